@@ -72,6 +72,7 @@
 #define IVS_COOP_PIECE_MIN (IVS_COOP_MIN / 2)	/* bytes: half of the least such message, a piece for each end */
 #define IVS_COOP_PIECE_MAX ((size_t) 256 << 10) /* bytes: what the other end may be waited for */
 #define IVS_COOP_HALVED	   4			/* pieces up to which each end copies its half */
+#define IVS_COOP_WAIT_MAX  (1ULL << 20)		/* cycles of waiting for a sender that may have stopped */
 
 /* Before a receive is posted */
 #define IVS_WINDOW ((size_t) 64 << 10) /* bytes of a message sent before it is asked for: FI_IVSHMEM_WINDOW */
@@ -87,6 +88,7 @@
 #define IVS_CORE_INJECT_MAX 192 /* bytes, ours included, that may go without a completion: in line in a verbs request */
 #define IVS_CORE_GATHER_MIN 512 /* bytes of payload from which the core provider gathers a message that it copies */
 #define IVS_CORE_GATHER_MAX 16640 /* bytes up to which it is asked to: nearmetal's FI_OFI_RXM_BUFFER_SIZE */
+#define IVS_CORE_CHAINS	    1024 /* chains of peers by their number on the wire, a power of two: 8 KiB of an endpoint */
 #define IVS_CORE_BUFFERS    64 /* each for sending and for receiving, an endpoint: of 32 KiB, so that they are 2 MiB */
 
 /* Yielding the CPU, and sleeping; docs/fabric-design.md has the rules that they follow from */

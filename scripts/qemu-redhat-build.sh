@@ -4,7 +4,7 @@
 # have it. Built once: a later call finds it. Root, or a user, on Debian 12: 40 MB to fetch, some minutes.
 #
 # The source is QEMU 7.2, that of Red Hat 9.2, as Debian 12 has it. The devices are those that Red Hat's source package
-# of that version names for x86-64. What Red Hat changes in the source beside that is not here (docs/files.md).
+# of that version names for x86-64. What Red Hat changes in the source beside that is not here (docs/install.md).
 #
 # scripts/qemu-redhat.sh makes a cheaper stand-in, which CI has.
 set -eu

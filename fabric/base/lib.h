@@ -29,6 +29,7 @@ struct ivs_lib {
 };
 
 extern struct ivs_lib ivs_lib;
+/* Whose messages the log has: ofi/prov.c defines it for the provider, ucx/base.c for the UCX transport. */
 extern struct fi_provider ivs_prov;
 
 /*

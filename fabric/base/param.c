@@ -118,6 +118,9 @@ void ivs_param_init(void)
 	       "RDMA devices for ranks on other hosts, with commas between them: each rank uses one on "
 	       "its NUMA node, of several the one that its number within the VM says (default: "
 	       "the first that the provider offers)");
+	DEFINE("overcommit", FI_PARAM_BOOL,
+	       "The host has fewer CPUs than its VMs have vCPUs: a rank that waits sleeps after a "
+	       "microsecond, so that the host runs another VM (default: no)");
 	DEFINE("uncached", FI_PARAM_BOOL,
 	       "Use a region that the kernel maps uncached, at a hundredth of the speed "
 	       "(default: no)");
@@ -133,6 +136,7 @@ void ivs_param_init(void)
 	GET("timeout", timeout);
 	old_names(GET("core", core) != FI_SUCCESS, GET("wait_timeout", wait_timeout) != FI_SUCCESS);
 	GET("devices", devices);
+	GET("overcommit", overcommit);
 	GET("uncached", uncached);
 	if (test && !strcmp(test, "1"))
 		test_params();

@@ -22,6 +22,7 @@ struct ivs_param {
 	char *core;	     /* provider for other hosts, or "none" */
 	char *devices;	     /* of that provider, by commas: each rank uses the nearest; NULL: its first */
 	size_t wait_timeout; /* ms: the longest sleep of a rank that can be woken */
+	int overcommit;	     /* VMs wait for each other's CPUs */
 	int uncached;	     /* use an uncached region all the same */
 };
 

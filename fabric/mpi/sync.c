@@ -1,5 +1,5 @@
 /*
- * Works round faults in how MPIs synchronise windows; docs/mpi.md has them.
+ * Works round faults in how MPIs synchronise windows; docs/mpi-troubleshooting.md has them.
  *
  * MPICH (to 5.0 at least) counts the posts that come to a rank and does not check whose
  * they are. MPI_Win_start of a group of one then takes a post from a rank outside that

@@ -2,8 +2,10 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "base/lib.h"
+#include "base/param.h"
 #include "object/cq.h"
 #include "tune.h"
 
@@ -63,12 +65,21 @@ static long switches(void)
  * then, which costs nobody anything where there is a CPU for each. While somebody takes it,
  * that is too long: Open MPI's blocking send reads without a yield of its own, and who is to
  * answer it waits for the CPU.
+ *
+ * sched_yield() does not reach the host's scheduler. Where VMs wait for each other's CPUs, only a sleep, in which the
+ * vCPU halts, lets another VM run.
  */
 void ivs_cq_yield(struct ivs_cq *cq, uint32_t idle)
 {
+	static const struct timespec nap = { .tv_nsec = IVS_WAIT_SHORT_FIRST };
 	uint32_t patience = ivs_cq_patience(cq);
 	long before;
 
+	if (ivs_param.overcommit) {
+		if (!(idle % IVS_YIELD_CROWDED))
+			nanosleep(&nap, NULL);
+		return;
+	}
 	if (patience == IVS_YIELD_AFTER && idle % IVS_YIELD_EACH)
 		return;
 	before = switches();

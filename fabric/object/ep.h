@@ -14,22 +14,11 @@
 #include "object/domain.h"
 #include "object/mr.h"
 #include "object/peer.h"
-#include "object/request.h"
-#include "region/numbers.h"
+#include "proto/state.h"
 #include "ring/home.h"
 #include "tune.h"
 
-struct ivs_traffic;
-
-/* Registered memory of a peer's in the region, as its table showed it (target.h). */
-struct ivs_target {
-	const struct nm_mr *line; /* of the table; NULL: nothing is here */
-	uint32_t slot, epoch;	  /* of the peer whose it is */
-	uint64_t state, key;	  /* the line's when it was copied */
-	uint64_t origin, len;	  /* bytes; what its owner calls the first one */
-	uint8_t *base;		  /* where that is mapped here */
-	uint32_t access;	  /* NM_MR_* */
-};
+struct core_ep;
 
 struct ivs_ep {
 	struct fid_ep fid;
@@ -66,25 +55,12 @@ struct ivs_ep {
 
 	struct ivs_queue tagged, msg;
 	struct ivs_list ux_tagged, ux_msg, claimed;
-	size_t ux_bytes;      /* that those take, of all peers */
-	size_t *held_by_slot; /* of the peers in a slot, one after another */
-	size_t core_peers;    /* that are in no slot */
 	struct ivs_rx *rx_free, *rx_blocks;
-	struct ivs_list tx_free_list;
-	struct ivs_tx **tx_table; /* by the low 16 bits of the id */
-	size_t tx_used;
-	uint32_t *tx_free_ids;
-	size_t tx_free_count;
-	size_t tx_table_size;
-	uint32_t tx_gen;
-	struct ivs_numbers shown; /* of messages (proto/shown.h) */
 
 	struct ivs_home home;
-	struct ivs_cq *sink; /* for what has no queue */
-	struct ivs_target targets[IVS_TARGETS];
-	void *core;		     /* struct core_ep (remote/core_ep.h) */
-	struct ivs_traffic *traffic; /* what is counted (proto/traffic.h), NULL: nothing */
-	uint64_t asked_ms;	     /* when peers on other hosts were asked whether they are there (remote/knock.h) */
+	struct ivs_cq *sink;	   /* for what has no queue */
+	struct core_ep *core;	   /* remote/core_ep.h; NULL: there is none */
+	struct ivs_ep_proto proto; /* written by proto/ only */
 };
 
 /* A send needs the queues and the peers, a call to progress the rings that are polled each time. */

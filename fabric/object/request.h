@@ -50,7 +50,7 @@ struct ivs_queue {
 /* A message that has arrived in part, or has no receive yet. */
 struct ivs_msg {
 	struct ivs_list link;	/* in the unexpected messages */
-	struct ivs_list stream; /* in peer->streams */
+	struct ivs_list stream; /* in its peer's streams */
 	struct ivs_peer *peer;
 	struct ivs_rx *rx;     /* its receive, when known */
 	struct ivs_mr *mr;     /* RMA write: where it goes */
@@ -58,7 +58,7 @@ struct ivs_msg {
 	uint8_t op;	       /* IVS_OP_* that began it */
 	uint8_t flags;	       /* of its header */
 	bool queued;	       /* is unexpected */
-	bool streaming;	       /* is in peer->streams */
+	bool streaming;	       /* is in its peer's streams */
 	bool asked;	       /* clear to send was sent */
 	bool claimed;
 	uint32_t coop;	 /* pieces that the receiver has not taken, where the sender may have */
@@ -70,7 +70,7 @@ struct ivs_msg {
 	size_t total;
 	size_t got;
 	size_t held;	/* bytes that fit in buf */
-	size_t charged; /* to ep->ux_bytes and peer->held */
+	size_t charged; /* to the endpoint's ux_bytes and the peer's held */
 	uint8_t *buf;
 	struct fetch *fetch; /* it is being read through the core provider (remote/fetch.h) */
 	int error;
@@ -80,7 +80,7 @@ struct ivs_msg {
 
 /* A send, RMA or atomic operation under way. */
 struct ivs_tx {
-	struct ivs_list link; /* in peer->sending or peer->waiting */
+	struct ivs_list link; /* in its peer's sending or waiting */
 	struct ivs_peer *peer;
 	uint32_t id;
 	uint8_t op;
@@ -91,7 +91,7 @@ struct ivs_tx {
 	bool response; /* answers a read of a peer's */
 	bool coop;     /* was asked to write a part of it */
 	bool shown;    /* its receiver may read it from our memory (proto/shown.h) */
-	uint8_t open;  /* IVS_OPEN_*: counted in peer->open_out, or open_in of a response */
+	uint8_t open;  /* IVS_OPEN_*: counted in its peer's open_out, or open_in of a response */
 	void *context;
 	uint64_t flags; /* of the completion; FI_COMPLETION if wanted */
 	uint64_t tag;

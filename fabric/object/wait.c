@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/param.h"
 #include "object/domain.h"
 #include "object/wait.h"
 #include "region/region.h"
@@ -101,7 +102,7 @@ uint64_t ivs_deadline(int timeout)
 bool ivs_wait_spin(uint64_t deadline, unsigned int *round, bool *over)
 {
 	*over = false;
-	if (*round >= IVS_WAIT_ROUNDS)
+	if (*round >= (ivs_param.overcommit ? IVS_YIELD_CROWDED : IVS_WAIT_ROUNDS))
 		return false;
 	/* The clock costs more than a poll: not each time. */
 	if (++*round % 64)

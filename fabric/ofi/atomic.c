@@ -69,7 +69,7 @@ static ssize_t atomic(struct ivs_ep *ep, uint8_t kind, const struct fi_msg_atomi
 	peer = ivs_peer_get(ep, m->addr, &err);
 	if (!peer)
 		return err;
-	if (flags & FI_FENCE && (!ivs_list_empty(&peer->sending) || !ivs_list_empty(&peer->waiting)))
+	if (flags & FI_FENCE && (!ivs_list_empty(&peer->proto.sending) || !ivs_list_empty(&peer->proto.waiting)))
 		return -FI_EAGAIN;
 
 	memset(&head, 0, sizeof(head));
@@ -119,7 +119,7 @@ static ssize_t atomic(struct ivs_ep *ep, uint8_t kind, const struct fi_msg_atomi
 	}
 	if (tx)
 		ivs_ack_later(peer, tx);
-	if (unlikely(ep->traffic != NULL))
+	if (unlikely(ep->proto.traffic != NULL))
 		ivs_traffic_count(ep, m->addr, rtotal, NULL);
 	return 0;
 }

@@ -27,10 +27,20 @@ static inline ssize_t read_locked(struct ivs_cq *cq, char *buf, size_t count, fi
 	return ivs_cq_drain(cq, buf, count, src);
 }
 
+/* Ends a read that has this result: counts it, unlocks the domain, and yields the CPU if many have found nothing. Returns ret. */
+static inline __attribute__((always_inline)) ssize_t leave(struct ivs_cq *cq, ssize_t ret)
+{
+	uint32_t idle = ivs_cq_idle(cq, ret);
+
+	ivs_unlock(cq->domain);
+	if (unlikely(idle >= ivs_cq_patience(cq)))
+		ivs_cq_yield(cq, idle);
+	return ret;
+}
+
 static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
 {
 	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid);
-	uint32_t idle;
 	ssize_t ret;
 
 	ivs_lock(cq->domain);
@@ -40,11 +50,7 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	} else {
 		ret = read_locked(cq, buf, count, src);
 	}
-	idle = ivs_cq_idle(cq, ret);
-	ivs_unlock(cq->domain);
-	if (unlikely(idle >= ivs_cq_patience(cq)))
-		ivs_cq_yield(cq, idle);
-	return ret;
+	return leave(cq, ret);
 }
 
 static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
@@ -75,18 +81,13 @@ static inline size_t take(struct ivs_cq *cq, void *buf, size_t count, fi_addr_t 
 static ssize_t passthrough_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
 {
 	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid);
-	uint32_t idle;
 	ssize_t ret;
 
 	ivs_lock(cq->domain);
 	ret = cq->head == cq->tail || !count ? (ssize_t) take(cq, buf, count, src) : 0;
 	if (!ret && (count || cq->head == cq->tail))
 		ret = ivs_cq_drain(cq, buf, count, src);
-	idle = ivs_cq_idle(cq, ret);
-	ivs_unlock(cq->domain);
-	if (unlikely(idle >= ivs_cq_patience(cq)))
-		ivs_cq_yield(cq, idle);
-	return ret;
+	return leave(cq, ret);
 }
 
 static ssize_t passthrough_read(struct fid_cq *fid, void *buf, size_t count)
@@ -262,7 +263,7 @@ int ivs_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq *
 		ring *= 2;
 	cq->ring = malloc(ring * sizeof(*cq->ring));
 	cq->mask = ring - 1;
-	cq->patience = IVS_YIELD_AFTER;
+	cq->patience = ivs_param.overcommit ? IVS_YIELD_CROWDED : IVS_YIELD_AFTER;
 	cq->wait.epoll = -1;
 	if (!cq->ring) {
 		free(cq);

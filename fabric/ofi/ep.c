@@ -355,9 +355,7 @@ static int enable(struct ivs_ep *ep)
 	if (r) {
 		if (!ep->by_slot)
 			ep->by_slot = calloc(r->geo.slots, sizeof(*ep->by_slot));
-		if (!ep->held_by_slot)
-			ep->held_by_slot = calloc(r->geo.slots, sizeof(*ep->held_by_slot));
-		if (!ep->by_slot || !ep->held_by_slot)
+		if (!ep->by_slot || ivs_proto_enable(ep, r->geo.slots))
 			return -FI_ENOMEM;
 		ret = ivs_home_claim(&ep->home, r, ep->want.kind == IVS_ADDR_NAME ? ep->want.id : 0);
 		if (ret)
@@ -458,7 +456,6 @@ static int ep_close(struct fid *fid)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid.fid);
 	struct ivs_domain *d = ep->domain;
-	size_t i;
 
 	ivs_lock(d);
 	if (ep->enabled && !ivs_forked(d->pid)) {
@@ -490,16 +487,12 @@ static int ep_close(struct fid *fid)
 		ep->rx_blocks = block->next;
 		free(block);
 	}
-	for (i = 0; i < ep->tx_table_size; i++)
-		free(ep->tx_table[i]);
 	unbind(ep);
 	ivs_unref(&d->refs);
 	ivs_unlock(d);
-	free(ep->tx_table);
-	free(ep->tx_free_ids);
 	free(ep->peers);
 	free(ep->by_slot);
-	free(ep->held_by_slot);
+	ivs_proto_free(ep);
 	ivs_home_free(&ep->home);
 	free(ep);
 	return 0;

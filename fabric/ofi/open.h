@@ -1,4 +1,8 @@
-/* What libfabric calls to open objects, and what an object does not offer. */
+/*
+ * What libfabric calls to open objects, and what an object does not offer. The tables of operations, and the functions that
+ * close and control an object, are alike in the files of this directory: libfabric has one such table for each class, and
+ * where the object is, from its fid, only the function of its own class knows.
+ */
 #ifndef IVS_OPEN_H
 #define IVS_OPEN_H
 

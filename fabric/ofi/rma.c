@@ -48,7 +48,7 @@ static bool find_remote(struct ivs_peer *peer, uint64_t addr, size_t len, uint64
 			const struct ivs_ledger *ledger = peer->alive.ledger;
 
 			/* Its own memory: only as its owner wrote it, nobody else, and while it holds. */
-			if (!peer->pid || !ledger || !m.check ||
+			if (!peer->proto.pid || !ledger || !m.check ||
 			    m.check != __atomic_load_n(&ledger->check[i], __ATOMIC_ACQUIRE) ||
 			    m.check != ivs_mr_check(peer->alive.key, &m, peer->slot, peer->epoch))
 				return false;
@@ -154,10 +154,10 @@ static ssize_t rma(struct ivs_ep *ep, bool write, const struct iovec *iov, size_
 	peer = ivs_peer_get(ep, dest, &err);
 	if (!peer)
 		return err;
-	if (flags & FI_FENCE && (!ivs_list_empty(&peer->sending) || !ivs_list_empty(&peer->waiting)))
+	if (flags & FI_FENCE && (!ivs_list_empty(&peer->proto.sending) || !ivs_list_empty(&peer->proto.waiting)))
 		return -FI_EAGAIN;
 	/* Words of what was written directly wait for room, too. */
-	if (flags & FI_REMOTE_CQ_DATA && peer->ctl_count >= IVS_OPEN_MAX)
+	if (flags & FI_REMOTE_CQ_DATA && peer->proto.ctl_count >= IVS_OPEN_MAX)
 		return -FI_EAGAIN;
 	if (direct(peer, write, iov, count, riov, rcount, total)) {
 		if (flags & FI_REMOTE_CQ_DATA)
@@ -229,11 +229,11 @@ static ssize_t locked(struct fid_ep *fid, bool write, const struct iovec *iov, s
 	ssize_t ret = 0;
 
 	ivs_lock(ep->domain);
-	if (unlikely(ep->traffic != NULL))
+	if (unlikely(ep->proto.traffic != NULL))
 		copies = ivs_traffic_copies(ep, dest);
 	if (count != 1 || rcount != 1 || !quick(ep, write, iov->iov_base, iov->iov_len, dest, riov, context, flags))
 		ret = rma(ep, write, iov, count, dest, riov, rcount, data, context, flags);
-	if (unlikely(ep->traffic != NULL) && !ret)
+	if (unlikely(ep->proto.traffic != NULL) && !ret)
 		ivs_traffic_count(ep, dest, ivs_iov_bytes(iov, count), &copies);
 	ivs_unlock(ep->domain);
 	return ret;

@@ -254,13 +254,33 @@ static inline __attribute__((always_inline)) ssize_t send_one(struct ivs_ep *ep,
 	return ret;
 }
 
-static ssize_t tagged_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest, uint64_t tag,
-			   void *context)
+/* send_one() for libfabric's calls that have no flags. */
+static inline __attribute__((always_inline)) ssize_t send_plain(struct fid_ep *fid, const void *buf, size_t len,
+								fi_addr_t dest, uint64_t tag, const uint64_t *data,
+								void *context, bool count)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 
+	return send_one(ep, buf, len, dest, tag, data, context, ep->tx_comp | ep->tx_flags, count);
+}
+
+/* send_one() for an injection: without a completion, and of memory that is free when this returns. */
+static inline __attribute__((always_inline)) ssize_t inject_one(struct fid_ep *fid, const void *buf, size_t len,
+								fi_addr_t dest, uint64_t tag, const uint64_t *data,
+								bool count)
+{
+	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
+
+	if (unlikely(len > ep->inject_max))
+		return -FI_EMSGSIZE;
+	return send_one(ep, buf, len, dest, tag, data, NULL, FI_INJECT, count);
+}
+
+static ssize_t tagged_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest, uint64_t tag,
+			   void *context)
+{
 	(void) desc;
-	return send_one(ep, buf, len, dest, tag, NULL, context, ep->tx_comp | ep->tx_flags, false);
+	return send_plain(fid, buf, len, dest, tag, NULL, context, false);
 }
 
 static ssize_t tagged_sendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
@@ -281,30 +301,20 @@ static ssize_t tagged_sendmsg(struct fid_ep *fid, const struct fi_msg_tagged *ms
 
 static ssize_t tagged_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest, uint64_t tag)
 {
-	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
-
-	if (unlikely(len > ep->inject_max))
-		return -FI_EMSGSIZE;
-	return send_one(ep, buf, len, dest, tag, NULL, NULL, FI_INJECT, false);
+	return inject_one(fid, buf, len, dest, tag, NULL, false);
 }
 
 static ssize_t tagged_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data,
 			       fi_addr_t dest, uint64_t tag, void *context)
 {
-	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
-
 	(void) desc;
-	return send_one(ep, buf, len, dest, tag, &data, context, ep->tx_comp | ep->tx_flags, false);
+	return send_plain(fid, buf, len, dest, tag, &data, context, false);
 }
 
 static ssize_t tagged_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data, fi_addr_t dest,
 				 uint64_t tag)
 {
-	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
-
-	if (unlikely(len > ep->inject_max))
-		return -FI_EMSGSIZE;
-	return send_one(ep, buf, len, dest, tag, &data, NULL, FI_INJECT, false);
+	return inject_one(fid, buf, len, dest, tag, &data, false);
 }
 
 struct fi_ops_tagged ivs_tagged_ops = {
@@ -320,41 +330,30 @@ struct fi_ops_tagged ivs_tagged_ops = {
 	.injectdata = tagged_injectdata,
 };
 
+/* Alike, but not the same functions: whether to count is a constant in each. */
 static ssize_t counted_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest, uint64_t tag,
 			    void *context)
 {
-	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
-
 	(void) desc;
-	return send_one(ep, buf, len, dest, tag, NULL, context, ep->tx_comp | ep->tx_flags, true);
+	return send_plain(fid, buf, len, dest, tag, NULL, context, true);
 }
 
 static ssize_t counted_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest, uint64_t tag)
 {
-	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
-
-	if (unlikely(len > ep->inject_max))
-		return -FI_EMSGSIZE;
-	return send_one(ep, buf, len, dest, tag, NULL, NULL, FI_INJECT, true);
+	return inject_one(fid, buf, len, dest, tag, NULL, true);
 }
 
 static ssize_t counted_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data,
 				fi_addr_t dest, uint64_t tag, void *context)
 {
-	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
-
 	(void) desc;
-	return send_one(ep, buf, len, dest, tag, &data, context, ep->tx_comp | ep->tx_flags, true);
+	return send_plain(fid, buf, len, dest, tag, &data, context, true);
 }
 
 static ssize_t counted_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data, fi_addr_t dest,
 				  uint64_t tag)
 {
-	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
-
-	if (unlikely(len > ep->inject_max))
-		return -FI_EMSGSIZE;
-	return send_one(ep, buf, len, dest, tag, &data, NULL, FI_INJECT, true);
+	return inject_one(fid, buf, len, dest, tag, &data, true);
 }
 
 const struct fi_ops_tagged ivs_tagged_counted = {

@@ -30,8 +30,9 @@ static void advance(struct iovec *iov, size_t count, size_t bytes)
 /* Nothing of the peer's memory is read or written any more. Returns the negative error. */
 static int unreachable(struct ivs_peer *peer, int err)
 {
-	IVS_INFO(FI_LOG_EP_DATA, "memory of process %d cannot be reached: %s\n", peer->pid, ivs_lib.strerror(err));
-	peer->pid = 0;
+	IVS_INFO(FI_LOG_EP_DATA, "memory of process %d cannot be reached: %s\n", peer->proto.pid,
+		 ivs_lib.strerror(err));
+	peer->proto.pid = 0;
 	return -err;
 }
 
@@ -42,7 +43,7 @@ int ivs_cma(struct ivs_peer *peer, bool write, const struct iovec *local, size_t
 	size_t left = total;
 	ssize_t n;
 
-	if (!peer->pid)
+	if (!peer->proto.pid)
 		return -FI_EPERM;
 	if (nlocal > IVS_PIECES_MAX || nremote > IVS_PIECES_MAX)
 		return -FI_EINVAL;
@@ -50,7 +51,7 @@ int ivs_cma(struct ivs_peer *peer, bool write, const struct iovec *local, size_t
 	 * Our own memory, too: its addresses came through the region, and the kernel
 	 * refuses those that are none.
 	 */
-	peer->cma_copies++;
+	peer->proto.cma_copies++;
 	if (!left)
 		return 0;
 	/* The kernel moves what fits both sides; no more than was asked for. */
@@ -64,8 +65,8 @@ int ivs_cma(struct ivs_peer *peer, bool write, const struct iovec *local, size_t
 	for (;;) {
 		if (write && !ivs_ledger_held(peer->alive.ledger))
 			return unreachable(peer, ESRCH);
-		n = write ? process_vm_writev(peer->pid, l, nlocal, r, nremote, 0)
-			  : process_vm_readv(peer->pid, l, nlocal, r, nremote, 0);
+		n = write ? process_vm_writev(peer->proto.pid, l, nlocal, r, nremote, 0)
+			  : process_vm_readv(peer->proto.pid, l, nlocal, r, nremote, 0);
 		if (n <= 0 || (size_t) n > left)
 			return unreachable(peer, n < 0 ? errno : EIO);
 		if (!write && !ivs_ledger_held(peer->alive.ledger))

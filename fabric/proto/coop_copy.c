@@ -17,8 +17,6 @@
 #include "tune.h"
 
 #define PIECES_MAX 8192 /* of a message: a limit of the format */
-#define HALF_CYCLES_MAX \
-	((uint64_t) 1 << 20) /* of waiting for a sender that may have stopped: half a millisecond at 2 GHz */
 
 /*
  * ivs_front.word: which message it is of, another number for each between two ranks (gen); and the pieces that the
@@ -73,7 +71,7 @@ static int copy(struct ivs_peer *peer, bool write, const struct iovec *ours, con
 static void spin_half(const uint64_t *back, uint32_t half, uint64_t begun)
 {
 	uint64_t now = ivs_cycles(), ours = now - begun;
-	uint64_t end = now + (ours < HALF_CYCLES_MAX ? ours : HALF_CYCLES_MAX);
+	uint64_t end = now + (ours < IVS_COOP_WAIT_MAX ? ours : IVS_COOP_WAIT_MAX);
 
 	while (BACK_COUNT(__atomic_load_n(back, __ATOMIC_ACQUIRE)) < half && (int64_t) (ivs_cycles() - end) < 0)
 		ivs_pause();
@@ -81,8 +79,8 @@ static void spin_half(const uint64_t *back, uint32_t half, uint64_t begun)
 
 bool ivs_coop_fits(const struct ivs_peer *peer, size_t len)
 {
-	return peer->pid && !peer->self && !peer->alone && ivs_param.cma_coop && len >= ivs_param.cma_coop &&
-	       len > IVS_COOP_PIECE_MIN;
+	return peer->proto.pid && !peer->proto.self && !peer->proto.alone && ivs_param.cma_coop &&
+	       len >= ivs_param.cma_coop && len > IVS_COOP_PIECE_MIN;
 }
 
 int ivs_coop_read(struct ivs_msg *msg, size_t len)
@@ -99,7 +97,7 @@ int ivs_coop_read(struct ivs_msg *msg, size_t len)
 	if (!ledger)
 		return copy(peer, false, msg->rx->iov, msg->iov, 0, len);
 	own = &ledger->front[peer->slot];
-	gen = ++peer->coop_gen;
+	gen = ++peer->proto.coop_gen;
 	count = pieces(len, piece);
 	/* A sender that reads it meanwhile sees that it is not whole. */
 	__atomic_store_n(&own->word, 0, __ATOMIC_RELAXED);
@@ -116,7 +114,7 @@ int ivs_coop_read(struct ivs_msg *msg, size_t len)
 	while (front < count) {
 		size_t from = (size_t) front * piece;
 
-		if (front == (count + 1) / 2 && count <= IVS_COOP_HALVED && peer->helped)
+		if (front == (count + 1) / 2 && count <= IVS_COOP_HALVED && peer->proto.helped)
 			spin_half(back, count - front, begun);
 		if (front + 1 + BACK_COUNT(claim(&own->word, FRONT(gen, front + 1), back)) > count)
 			break;
@@ -126,7 +124,7 @@ int ivs_coop_read(struct ivs_msg *msg, size_t len)
 			err = copy(peer, false, msg->rx->iov, msg->iov, from, len - from < piece ? len : from + piece);
 	}
 	msg->error = err;
-	peer->helped = front != count;
+	peer->proto.helped = front != count;
 	if (front == count)
 		return err;
 	msg->coop = count - front;
@@ -149,7 +147,7 @@ int ivs_coop_end(struct ivs_msg *msg, size_t len)
 		return 0;
 	/* It may not write our memory, though we may read its. */
 	if (back & BACK_FAILED)
-		peer->alone = true;
+		peer->proto.alone = true;
 	if (msg->error || done >= count - front)
 		return msg->error;
 	return copy(peer, false, msg->rx->iov, msg->iov, (size_t) front * msg->piece,
@@ -179,12 +177,12 @@ bool ivs_coop_write(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t tag)
 	struct ivs_front said;
 	struct iovec remote;
 	uint64_t word, over = BACK_OVER;
-	int pid = peer->pid;
+	int pid = peer->proto.pid;
 
 	if (!shown || tx->coop || tx->count != 1 || peer->channel != IVS_CHAN_RING)
 		return false;
 	/* Of one that came late, and of one that another VM has made up, there is nothing to do. */
-	if (!pid || peer->self || !theirs)
+	if (!pid || peer->proto.self || !theirs)
 		return true;
 	front = &theirs->front[ep->home.slot];
 	if (!asked(front, gen, &said) || said.number != shown->number)
@@ -212,7 +210,7 @@ bool ivs_coop_write(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t tag)
 	}
 	__atomic_store_n(&shown->back, over | done, __ATOMIC_RELEASE);
 	/* Whether it may read our memory is for itself to find out. */
-	peer->pid = pid;
+	peer->proto.pid = pid;
 	ivs_ctl_send(peer, IVS_OP_COOP_END, (uint32_t) tag);
 	return true;
 }

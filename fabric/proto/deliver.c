@@ -6,4 +6,5 @@ const struct ivs_core_ops ivs_deliver = {
 	.fetched = ivs_core_fetched,
 	.peer_by_addr = ivs_peer_by_addr,
 	.peer_lookup = ivs_peer_lookup,
+	.hide_all = ivs_tx_hide_all,
 };

@@ -1,6 +1,7 @@
 /* Peers: who they are, how they are reached, and whether they live. */
 #include <unistd.h>
 
+#include "base/table.h"
 #include "base/times.h"
 #include "proto/proto.h"
 #include "remote/core.h"
@@ -22,13 +23,12 @@ static struct ivs_peer *new_peer(struct ivs_ep *ep, const struct ivs_addr *addr,
 	ivs_ring_init(&p->ring, &ep->home, slot, epoch);
 	p->piece = ep->domain->region ? ep->domain->region->geo.bounce_bytes : IVS_BOUNCE;
 	p->fi_addr = FI_ADDR_NOTAVAIL;
-	p->core_addr = FI_ADDR_NOTAVAIL;
-	p->knock = -1;
-	p->held = &p->held_core;
-	p->ctl_tail = &p->ctl_head;
-	ivs_list_init(&p->sending);
-	ivs_list_init(&p->waiting);
-	ivs_list_init(&p->streams);
+	ivs_core_peer_init(&p->core);
+	p->proto.held = &p->proto.held_core;
+	p->proto.ctl_tail = &p->proto.ctl_head;
+	ivs_list_init(&p->proto.sending);
+	ivs_list_init(&p->proto.waiting);
+	ivs_list_init(&p->proto.streams);
 	ivs_list_init(&p->active);
 	ivs_list_add(&ep->peers_all, &p->all);
 	return p;
@@ -56,8 +56,8 @@ static fi_addr_t find_slot_addr(struct ivs_ep *ep, uint32_t slot, uint32_t epoch
 static void locate(struct ivs_peer *p)
 {
 	if (ivs_slot_neighbour(p->ep->domain->region, p->slot, p->epoch, &p->alive) && ivs_param.cma)
-		p->pid = p->alive.pid;
-	p->self = p->pid == getpid();
+		p->proto.pid = p->alive.pid;
+	p->proto.self = p->proto.pid == getpid();
 }
 
 struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epoch)
@@ -81,7 +81,7 @@ struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epo
 	p = new_peer(ep, &addr, slot, epoch);
 	if (!p)
 		return NULL;
-	p->held = &ep->held_by_slot[slot];
+	p->proto.held = &ep->proto.held_by_slot[slot];
 	p->fi_addr = find_slot_addr(ep, slot, epoch);
 	ep->by_slot[slot] = p;
 	/* Now, while it lives: its ledger shows when it has ended. */
@@ -101,31 +101,13 @@ struct ivs_peer *ivs_peer_by_addr(struct ivs_ep *ep, const struct ivs_addr *addr
 			return p;
 	}
 	p = new_peer(ep, addr, IVS_NO_SLOT, 0);
-	ep->core_peers += p != NULL;
+	ep->proto.core_peers += p != NULL;
 	for (i = 0; p && ep->av && i < ep->av->count; i++)
 		if (ep->av->used[i] && !memcmp(&ep->av->addr[i], addr, sizeof(*addr))) {
 			p->fi_addr = i;
 			break;
 		}
 	return p;
-}
-
-static bool grow_peers(struct ivs_ep *ep, fi_addr_t addr)
-{
-	size_t size = ep->peers_size ? ep->peers_size : 64;
-	struct ivs_peer **peers;
-
-	if (addr < ep->peers_size)
-		return true;
-	while (size <= addr)
-		size *= 2;
-	peers = realloc(ep->peers, size * sizeof(*peers));
-	if (!peers)
-		return false;
-	memset(peers + ep->peers_size, 0, (size - ep->peers_size) * sizeof(*peers));
-	ep->peers = peers;
-	ep->peers_size = size;
-	return true;
 }
 
 static bool here(const struct ivs_ep *ep, const struct ivs_addr *a)
@@ -153,8 +135,8 @@ struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err)
 {
 	struct ivs_region *r = ep->domain->region;
 	struct ivs_av *av = ep->av;
+	struct ivs_peer *p, **peers;
 	struct ivs_addr *a;
-	struct ivs_peer *p;
 	uint64_t owner;
 	uint32_t epoch;
 	int slot;
@@ -166,10 +148,12 @@ struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err)
 		*err = -FI_EINVAL;
 		return NULL;
 	}
-	if (!grow_peers(ep, addr)) {
+	peers = ivs_table_grow(ep->peers, &ep->peers_size, addr, sizeof(struct ivs_peer *));
+	if (!peers) {
 		*err = -FI_ENOMEM;
 		return NULL;
 	}
+	ep->peers = peers;
 	a = &av->addr[addr];
 	if (a->kind == IVS_ADDR_NAME) {
 		slot = r ? ivs_slot_find(r, a->id, &epoch) : -1;
@@ -269,11 +253,11 @@ static void end(struct ivs_peer *p)
 	p->condemned = false;
 	IVS_INFO(FI_LOG_EP_CTRL, "peer in slot %u is gone\n", p->slot);
 	ivs_peer_unhot(p);
-	ivs_list_each_safe(pos, tmp, &p->sending)
+	ivs_list_each_safe(pos, tmp, &p->proto.sending)
 		ivs_tx_complete(ep, ivs_entry(pos, struct ivs_tx, link), FI_EIO);
-	ivs_list_each_safe(pos, tmp, &p->waiting)
+	ivs_list_each_safe(pos, tmp, &p->proto.waiting)
 		ivs_tx_complete(ep, ivs_entry(pos, struct ivs_tx, link), FI_EIO);
-	ivs_list_each_safe(pos, tmp, &p->streams) {
+	ivs_list_each_safe(pos, tmp, &p->proto.streams) {
 		struct ivs_msg *msg = ivs_entry(pos, struct ivs_msg, stream);
 
 		/* Its receive's memory is written until the core provider says that this is over. */
@@ -291,12 +275,12 @@ static void end(struct ivs_peer *p)
 	}
 	if (ep->passthrough)
 		ivs_passthrough_dead(p);
-	while ((c = p->ctl_head)) {
-		p->ctl_head = c->next;
+	while ((c = p->proto.ctl_head)) {
+		p->proto.ctl_head = c->next;
 		free(c);
 	}
-	p->ctl_tail = &p->ctl_head;
-	p->ctl_count = 0;
+	p->proto.ctl_tail = &p->proto.ctl_head;
+	p->proto.ctl_count = 0;
 	ivs_peer_deactivate(p);
 	ivs_ring_close(&p->ring);
 }
@@ -312,16 +296,16 @@ void ivs_peer_free(struct ivs_peer *p)
 {
 	struct ivs_list *pos, *tmp;
 
-	ivs_list_each_safe(pos, tmp, &p->sending)
+	ivs_list_each_safe(pos, tmp, &p->proto.sending)
 		ivs_tx_put(p->ep, ivs_entry(pos, struct ivs_tx, link));
-	ivs_list_each_safe(pos, tmp, &p->waiting)
+	ivs_list_each_safe(pos, tmp, &p->proto.waiting)
 		ivs_tx_put(p->ep, ivs_entry(pos, struct ivs_tx, link));
-	ivs_list_each_safe(pos, tmp, &p->streams)
+	ivs_list_each_safe(pos, tmp, &p->proto.streams)
 		ivs_msg_free(p->ep, ivs_entry(pos, struct ivs_msg, stream));
-	while (p->ctl_head) {
-		struct ivs_ctl *c = p->ctl_head;
+	while (p->proto.ctl_head) {
+		struct ivs_ctl *c = p->proto.ctl_head;
 
-		p->ctl_head = c->next;
+		p->proto.ctl_head = c->next;
 		free(c);
 	}
 	ivs_ring_forget(&p->ring);
@@ -380,8 +364,9 @@ static bool owes(const struct ivs_peer *p)
 {
 	const struct ivs_rx *rx;
 
-	if (!ivs_list_empty(&p->sending) || !ivs_list_empty(&p->waiting) || !ivs_list_empty(&p->streams) ||
-	    p->ctl_head || (p->ring.tx_ring && p->ring.tx_head != p->ring.tx_tail))
+	if (!ivs_list_empty(&p->proto.sending) || !ivs_list_empty(&p->proto.waiting) ||
+	    !ivs_list_empty(&p->proto.streams) || p->proto.ctl_head ||
+	    (p->ring.tx_ring && p->ring.tx_head != p->ring.tx_tail))
 		return true;
 	for (rx = p->ep->tagged.head; rx; rx = rx->next)
 		if (rx->peer == p)
@@ -401,16 +386,16 @@ static void mark_used(struct ivs_ep *ep)
 
 	for (rx = ep->tagged.head; rx; rx = rx->next)
 		if (rx->peer)
-			rx->peer->marked = true;
+			rx->peer->proto.marked = true;
 	for (rx = ep->msg.head; rx; rx = rx->next)
 		if (rx->peer)
-			rx->peer->marked = true;
+			rx->peer->proto.marked = true;
 	for (i = 0; i < sizeof(lists) / sizeof(*lists); i++)
 		ivs_list_each(pos, lists[i])
-			ivs_entry(pos, struct ivs_msg, link)->peer->marked = true;
+			ivs_entry(pos, struct ivs_msg, link)->peer->proto.marked = true;
 	for (i = 0; i < ep->peers_size; i++)
 		if (ep->peers[i])
-			ep->peers[i]->marked = true;
+			ep->peers[i]->proto.marked = true;
 }
 
 /*
@@ -425,9 +410,9 @@ static void free_gone(struct ivs_ep *ep)
 	ivs_list_each(pos, &ep->peers_all) {
 		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
 
-		p->marked = p->channel != IVS_CHAN_DEAD || p->slot == IVS_NO_SLOT || p->condemned ||
-			    p->fi_addr != FI_ADDR_NOTAVAIL || ep->by_slot[p->slot] == p;
-		any = any || !p->marked;
+		p->proto.marked = p->channel != IVS_CHAN_DEAD || p->slot == IVS_NO_SLOT || p->condemned ||
+				  p->fi_addr != FI_ADDR_NOTAVAIL || ep->by_slot[p->slot] == p;
+		any = any || !p->proto.marked;
 	}
 	if (!any)
 		return;
@@ -435,7 +420,7 @@ static void free_gone(struct ivs_ep *ep)
 	ivs_list_each_safe(pos, tmp, &ep->peers_all) {
 		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
 
-		if (!p->marked)
+		if (!p->proto.marked)
 			ivs_peer_free(p);
 	}
 }
@@ -450,9 +435,9 @@ void ivs_peer_check(struct ivs_ep *ep)
 		return;
 	ep->checked_ms = now;
 	/* Those on other hosts show no heartbeat. */
-	ask = now - ep->asked_ms >= ivs_param.timeout / 2;
+	ask = now - ep->proto.asked_ms >= ivs_param.timeout / 2;
 	if (ask)
-		ep->asked_ms = now;
+		ep->proto.asked_ms = now;
 	ep->newcomers = 0;
 	free_gone(ep);
 	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the analyzer does not follow lists */
@@ -463,7 +448,7 @@ void ivs_peer_check(struct ivs_ep *ep)
 			continue;
 		if (p->slot == IVS_NO_SLOT) {
 			if (p->channel == IVS_CHAN_CORE &&
-			    (((p->knock >= 0 || (ask && owes(p))) && ivs_knock(p)) || !ivs_core_check(p)))
+			    (((p->core.knock >= 0 || (ask && owes(p))) && ivs_knock(p)) || !ivs_core_check(p)))
 				end(p);
 			continue;
 		}

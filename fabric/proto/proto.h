@@ -22,13 +22,19 @@ struct ivs_tx *ivs_tx_get(struct ivs_ep *ep, struct ivs_peer *peer);
 /* The answer to a read of peer's. It has no id, so it takes none of those that our own operations need. */
 struct ivs_tx *ivs_response_get(struct ivs_peer *peer);
 void ivs_tx_put(struct ivs_ep *ep, struct ivs_tx *tx);
+/* Ends all reads of our memory through the core provider, which closes. */
+void ivs_tx_hide_all(struct ivs_ep *ep);
+/* Allocates what an endpoint needs to receive from a region of this many slots. Returns 0 or -FI_ENOMEM. */
+int ivs_proto_enable(struct ivs_ep *ep, uint32_t slots);
+/* Frees what the protocol keeps of an endpoint, once its peers are freed. */
+void ivs_proto_free(struct ivs_ep *ep);
 
 /* Counts an operation of ours that takes memory of the target's. false: there are too many now. */
 static inline bool ivs_tx_open(struct ivs_tx *tx, struct ivs_peer *peer, enum ivs_open kind)
 {
-	if (peer->open_out[kind] >= IVS_OPEN_MAX)
+	if (peer->proto.open_out[kind] >= IVS_OPEN_MAX)
 		return false;
-	peer->open_out[kind]++;
+	peer->proto.open_out[kind]++;
 	tx->open = (uint8_t) kind;
 	return true;
 }

@@ -7,7 +7,8 @@
 #include "remote/fetch.h"
 #include "ring/copy.h"
 
-#define HELD_MAX ((size_t) 1 << 20) /* bytes of one message before its receive */
+/* Bytes of one message before its receive: no constant of speed, but what a sender that ignores its window can take. */
+#define HELD_MAX ((size_t) 1 << 20)
 
 static struct ivs_msg *new_msg(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag)
 {
@@ -41,8 +42,8 @@ static size_t reserve(const struct ivs_msg *msg)
 static void charge(struct ivs_ep *ep, struct ivs_msg *msg, size_t bytes)
 {
 	if (bytes > msg->charged) {
-		ep->ux_bytes += bytes - msg->charged;
-		*msg->peer->held += bytes - msg->charged;
+		ep->proto.ux_bytes += bytes - msg->charged;
+		*msg->peer->proto.held += bytes - msg->charged;
 		msg->charged = bytes;
 	}
 }
@@ -56,7 +57,8 @@ static bool may_hold(const struct ivs_ep *ep, const struct ivs_peer *peer)
 	const struct ivs_region *r = ep->domain->region;
 	size_t half = ivs_param.unexpected / 2;
 
-	return ep->ux_bytes <= half || *peer->held <= half / ((r ? r->geo.slots : 0) + ep->core_peers);
+	return ep->proto.ux_bytes <= half ||
+	       *peer->proto.held <= half / ((r ? r->geo.slots : 0) + ep->proto.core_peers);
 }
 
 /* Keeps bytes of a message that has no receive yet. */
@@ -224,7 +226,7 @@ static struct ivs_msg *record(struct ivs_peer *peer, const struct start *s)
 		msg->flags |= IVS_F_ACK;
 	} else if (s->total > s->len) {
 		msg->streaming = true;
-		ivs_list_add(&peer->streams, &msg->stream);
+		ivs_list_add(&peer->proto.streams, &msg->stream);
 	}
 	return msg;
 }
@@ -384,14 +386,14 @@ static bool rma_write(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags, c
 			ack(peer, rma.id, -ret);
 		return true;
 	}
-	if (peer->open_in[IVS_OPEN_WRITE] >= IVS_OPEN_MAX) {
+	if (peer->proto.open_in[IVS_OPEN_WRITE] >= IVS_OPEN_MAX) {
 		nonsense(peer, "more writes than it may");
 		return true;
 	}
 	msg = new_msg(peer, IVS_OP_WRITE, flags, 0);
 	if (!msg)
 		return false;
-	peer->open_in[IVS_OPEN_WRITE]++;
+	peer->proto.open_in[IVS_OPEN_WRITE]++;
 	msg->total = rma.total;
 	msg->data = rma.data;
 	msg->id = rma.id;
@@ -400,7 +402,7 @@ static bool rma_write(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags, c
 	msg->niov = count;
 	memcpy(msg->iov, iov, count * sizeof(*iov));
 	msg->streaming = true;
-	ivs_list_add(&peer->streams, &msg->stream);
+	ivs_list_add(&peer->proto.streams, &msg->stream);
 	if (!ret)
 		ivs_iov_scatter(iov, count, 0, payload, len);
 	msg->got = len;
@@ -414,7 +416,7 @@ static bool rma_read(struct ivs_ep *ep, struct ivs_peer *peer, const void *fixed
 	struct ivs_mr *mr;
 	uint32_t count = 0;
 
-	if (peer->open_in[IVS_OPEN_READ] >= IVS_OPEN_MAX) {
+	if (peer->proto.open_in[IVS_OPEN_READ] >= IVS_OPEN_MAX) {
 		nonsense(peer, "more reads than it may");
 		return true;
 	}
@@ -488,7 +490,7 @@ static bool atomic(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags, cons
 		return true;
 	}
 	if (a.kind != IVS_ATOMIC_WRITE) {
-		if (peer->open_in[IVS_OPEN_READ] >= IVS_OPEN_MAX) {
+		if (peer->proto.open_in[IVS_OPEN_READ] >= IVS_OPEN_MAX) {
 			nonsense(peer, "more atomic operations than it may");
 			return true;
 		}
@@ -566,7 +568,7 @@ static bool part(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, cons
 	struct ivs_list *pos;
 
 	memcpy(&head, fixed, sizeof(head));
-	ivs_list_each(pos, &peer->streams) {
+	ivs_list_each(pos, &peer->proto.streams) {
 		m = ivs_entry(pos, struct ivs_msg, stream);
 		if (m->id == head.id) {
 			msg = m;
@@ -613,7 +615,7 @@ void ivs_stop_access(struct ivs_domain *domain, const struct ivs_mr *mr)
 		ivs_list_each(p, &ep->peers_all) {
 			struct ivs_peer *peer = ivs_entry(p, struct ivs_peer, all);
 
-			ivs_list_each(s, &peer->streams) {
+			ivs_list_each(s, &peer->proto.streams) {
 				struct ivs_msg *msg = ivs_entry(s, struct ivs_msg, stream);
 
 				if (msg->mr == mr)
@@ -626,7 +628,7 @@ void ivs_stop_access(struct ivs_domain *domain, const struct ivs_mr *mr)
 						msg->mr = NULL;
 					}
 			}
-			ivs_list_each(s, &peer->sending) {
+			ivs_list_each(s, &peer->proto.sending) {
 				struct ivs_tx *tx = ivs_entry(s, struct ivs_tx, link);
 
 				for (i = 0; i < mr->count; i++)
@@ -693,7 +695,7 @@ static void acked(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx, i
 		return;
 	}
 	if (tx->begun)
-		ivs_cma_policy_took(&peer->reads, tx->total, ivs_cycles() - tx->begun);
+		ivs_cma_policy_took(&peer->proto.reads, tx->total, ivs_cycles() - tx->begun);
 	ivs_tx_complete(ep, tx, err);
 }
 
@@ -744,7 +746,7 @@ bool ivs_receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t f
 {
 	bool done = receive(ep, peer, op, flags, tag, fixed, payload, len);
 
-	if (unlikely(peer->ctl_count > IVS_CTL_MAX) && peer->channel != IVS_CHAN_DEAD)
+	if (unlikely(peer->proto.ctl_count > IVS_CTL_MAX) && peer->channel != IVS_CHAN_DEAD)
 		nonsense(peer, "more than it reads the answers to");
 	return done;
 }

@@ -16,9 +16,9 @@ void ivs_msg_free(struct ivs_ep *ep, struct ivs_msg *msg)
 	if (unlikely(msg->fetch))
 		ivs_core_fetch_forget(msg);
 	if (msg->op == IVS_OP_WRITE)
-		msg->peer->open_in[IVS_OPEN_WRITE]--;
-	ep->ux_bytes -= msg->charged;
-	*msg->peer->held -= msg->charged;
+		msg->peer->proto.open_in[IVS_OPEN_WRITE]--;
+	ep->proto.ux_bytes -= msg->charged;
+	*msg->peer->proto.held -= msg->charged;
 	free(msg->buf);
 	free(msg);
 }
@@ -69,7 +69,7 @@ static void send_cts(struct ivs_msg *msg)
 	msg->op = ivs_msg_tagged(msg) ? IVS_OP_TAGGED_LONG : IVS_OP_MSG_LONG;
 	msg->error = 0;
 	msg->streaming = true;
-	ivs_list_add(&msg->peer->streams, &msg->stream);
+	ivs_list_add(&msg->peer->proto.streams, &msg->stream);
 	msg->asked = true;
 }
 
@@ -117,7 +117,7 @@ static void rendezvous_read(struct ivs_ep *ep, struct ivs_msg *msg)
 		err = ivs_coop_read(msg, len);
 		if (err == -FI_EINPROGRESS) {
 			msg->streaming = true;
-			ivs_list_add(&msg->peer->streams, &msg->stream);
+			ivs_list_add(&msg->peer->proto.streams, &msg->stream);
 			return;
 		}
 		break;
@@ -126,7 +126,7 @@ static void rendezvous_read(struct ivs_ep *ep, struct ivs_msg *msg)
 			break;
 		if (ivs_core_fetch(msg, len)) {
 			msg->streaming = true;
-			ivs_list_add(&msg->peer->streams, &msg->stream);
+			ivs_list_add(&msg->peer->proto.streams, &msg->stream);
 			return;
 		}
 		err = -FI_EPERM;
@@ -157,7 +157,7 @@ void ivs_msg_coop_end(struct ivs_ep *ep, struct ivs_peer *peer, uint32_t id)
 	struct ivs_list *pos;
 	int err;
 
-	ivs_list_each(pos, &peer->streams) {
+	ivs_list_each(pos, &peer->proto.streams) {
 		struct ivs_msg *msg = ivs_entry(pos, struct ivs_msg, stream);
 
 		if (msg->id != id || !msg->coop)
@@ -195,8 +195,8 @@ void ivs_msg_attach(struct ivs_ep *ep, struct ivs_msg *msg, struct ivs_rx *rx)
 		rendezvous_read(ep, msg);
 		return;
 	}
-	ep->ux_bytes -= msg->charged;
-	*msg->peer->held -= msg->charged;
+	ep->proto.ux_bytes -= msg->charged;
+	*msg->peer->proto.held -= msg->charged;
 	msg->charged = 0;
 	if (msg->got) {
 		ivs_iov_scatter(rx->iov, rx->count, 0, msg->buf, msg->got);

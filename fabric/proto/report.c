@@ -44,13 +44,13 @@ void ivs_report_use(struct ivs_ep *ep)
 	ivs_list_each(pos, &ep->peers_all) {
 		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
 
-		direct += p->cma_copies;
-		reads += p->core_reads;
-		if (p->core_sent || p->core_seen || p->passthrough_sent) {
+		direct += p->proto.cma_copies;
+		reads += p->core.reads;
+		if (p->core.sent || p->core.seen || p->core.passthrough_sent) {
 			core.ranks++;
-			core.sent += p->core_sent + p->passthrough_sent;
+			core.sent += p->core.sent + p->core.passthrough_sent;
 		} else if (p->ring.tx_head || p->ring.rx_head) {
-			u = p->pid ? &near : &region;
+			u = p->proto.pid ? &near : &region;
 			u->ranks++;
 			u->sent += p->ring.tx_head;
 		}

@@ -43,20 +43,20 @@ static void ctl(struct ivs_peer *peer, uint8_t op, uint64_t tag, uint64_t len)
 		return;
 	if (peer->channel == IVS_CHAN_NONE)
 		ivs_peer_connect(peer);
-	if (!peer->ctl_head && send_ctl(peer, op, tag, &len) != -FI_EAGAIN)
+	if (!peer->proto.ctl_head && send_ctl(peer, op, tag, &len) != -FI_EAGAIN)
 		return;
 	/* Not ended here, where a message of its may be in hand: ivs_receive() sees it. */
-	c = peer->ctl_count <= IVS_CTL_MAX ? calloc(1, sizeof(*c)) : NULL;
+	c = peer->proto.ctl_count <= IVS_CTL_MAX ? calloc(1, sizeof(*c)) : NULL;
 	if (!c) {
-		peer->ctl_count = IVS_CTL_MAX + 1;
+		peer->proto.ctl_count = IVS_CTL_MAX + 1;
 		return;
 	}
-	peer->ctl_count++;
+	peer->proto.ctl_count++;
 	c->op = op;
 	c->tag = tag;
 	c->len = len;
-	*peer->ctl_tail = c;
-	peer->ctl_tail = &c->next;
+	*peer->proto.ctl_tail = c;
+	peer->proto.ctl_tail = &c->next;
 	ivs_peer_activate(peer);
 }
 
@@ -74,15 +74,15 @@ static bool flush_ctl(struct ivs_peer *peer)
 {
 	struct ivs_ctl *c;
 
-	while ((c = peer->ctl_head)) {
+	while ((c = peer->proto.ctl_head)) {
 		if (send_ctl(peer, c->op, c->tag, &c->len) == -FI_EAGAIN)
 			return false;
-		peer->ctl_head = c->next;
+		peer->proto.ctl_head = c->next;
 		if (!c->next)
-			peer->ctl_tail = &peer->ctl_head;
+			peer->proto.ctl_tail = &peer->proto.ctl_head;
 		free(c);
-		if (peer->ctl_count <= IVS_CTL_MAX)
-			peer->ctl_count--;
+		if (peer->proto.ctl_count <= IVS_CTL_MAX)
+			peer->proto.ctl_count--;
 	}
 	return true;
 }
@@ -92,38 +92,38 @@ struct ivs_tx *ivs_tx_get(struct ivs_ep *ep, struct ivs_peer *peer)
 	struct ivs_tx *tx;
 	uint32_t index;
 
-	if (!ep->tx_free_count) {
-		size_t old = ep->tx_table_size, size = old ? 2 * old : 64, i;
+	if (!ep->proto.tx_free_count) {
+		size_t old = ep->proto.tx_table_size, size = old ? 2 * old : 64, i;
 		struct ivs_tx **table;
 		uint32_t *ids;
 
 		if (size > IVS_TX_MAX)
 			return NULL;
-		table = realloc(ep->tx_table, size * sizeof(*table));
+		table = realloc(ep->proto.tx_table, size * sizeof(*table));
 		if (!table)
 			return NULL;
-		ep->tx_table = table;
-		ids = realloc(ep->tx_free_ids, size * sizeof(*ids));
+		ep->proto.tx_table = table;
+		ids = realloc(ep->proto.tx_free_ids, size * sizeof(*ids));
 		if (!ids)
 			return NULL;
-		ep->tx_free_ids = ids;
+		ep->proto.tx_free_ids = ids;
 		for (i = size; i-- > old;) {
 			table[i] = NULL;
-			ids[ep->tx_free_count++] = (uint32_t) i;
+			ids[ep->proto.tx_free_count++] = (uint32_t) i;
 		}
-		ep->tx_table_size = size;
+		ep->proto.tx_table_size = size;
 	}
-	index = ep->tx_free_ids[ep->tx_free_count - 1];
-	tx = ep->tx_table[index];
+	index = ep->proto.tx_free_ids[ep->proto.tx_free_count - 1];
+	tx = ep->proto.tx_table[index];
 	if (!tx) {
 		tx = malloc(sizeof(*tx));
 		if (!tx)
 			return NULL;
-		ep->tx_table[index] = tx;
+		ep->proto.tx_table[index] = tx;
 	}
-	ep->tx_free_count--;
+	ep->proto.tx_free_count--;
 	memset(tx, 0, sizeof(*tx));
-	tx->id = ++ep->tx_gen << 16 | index;
+	tx->id = ++ep->proto.tx_gen << 16 | index;
 	tx->peer = peer;
 	ivs_list_init(&tx->link);
 	return tx;
@@ -139,7 +139,7 @@ struct ivs_tx *ivs_response_get(struct ivs_peer *peer)
 	tx->op = IVS_OP_RESULT;
 	tx->response = true;
 	tx->open = IVS_OPEN_READ;
-	peer->open_in[IVS_OPEN_READ]++;
+	peer->proto.open_in[IVS_OPEN_READ]++;
 	ivs_list_init(&tx->link);
 	return tx;
 }
@@ -154,24 +154,51 @@ void ivs_tx_put(struct ivs_ep *ep, struct ivs_tx *tx)
 		ivs_core_hide(tx);
 	free(tx->own);
 	if (tx->response) {
-		tx->peer->open_in[tx->open]--;
+		tx->peer->proto.open_in[tx->open]--;
 		free(tx);
 		return;
 	}
 	if (tx->open)
-		tx->peer->open_out[tx->open]--;
+		tx->peer->proto.open_out[tx->open]--;
 	tx->own = NULL;
 	tx->peer = NULL;
-	ep->tx_free_ids[ep->tx_free_count++] = tx->id & 0xffff;
+	ep->proto.tx_free_ids[ep->proto.tx_free_count++] = tx->id & 0xffff;
+}
+
+void ivs_tx_hide_all(struct ivs_ep *ep)
+{
+	size_t i;
+
+	for (i = 0; i < ep->proto.tx_table_size; i++)
+		if (ep->proto.tx_table[i] && ep->proto.tx_table[i]->core_mr)
+			ivs_core_hide(ep->proto.tx_table[i]);
+}
+
+int ivs_proto_enable(struct ivs_ep *ep, uint32_t slots)
+{
+	if (!ep->proto.held_by_slot)
+		ep->proto.held_by_slot = calloc(slots, sizeof(*ep->proto.held_by_slot));
+	return ep->proto.held_by_slot ? 0 : -FI_ENOMEM;
+}
+
+void ivs_proto_free(struct ivs_ep *ep)
+{
+	size_t i;
+
+	for (i = 0; i < ep->proto.tx_table_size; i++)
+		free(ep->proto.tx_table[i]);
+	free(ep->proto.tx_table);
+	free(ep->proto.tx_free_ids);
+	free(ep->proto.held_by_slot);
 }
 
 struct ivs_tx *ivs_tx_find(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t id)
 {
 	struct ivs_tx *tx;
 
-	if (id > UINT32_MAX || (id & 0xffff) >= ep->tx_table_size)
+	if (id > UINT32_MAX || (id & 0xffff) >= ep->proto.tx_table_size)
 		return NULL;
-	tx = ep->tx_table[id & 0xffff];
+	tx = ep->proto.tx_table[id & 0xffff];
 	return tx && tx->peer == peer && tx->id == id ? tx : NULL;
 }
 
@@ -200,7 +227,7 @@ void ivs_ack_later(struct ivs_peer *peer, struct ivs_tx *tx)
 	if (tx->queued)
 		ivs_list_del(&tx->link);
 	tx->queued = true;
-	ivs_list_add(&peer->waiting, &tx->link);
+	ivs_list_add(&peer->proto.waiting, &tx->link);
 }
 
 /*
@@ -245,7 +272,7 @@ static bool pump(struct ivs_peer *peer, struct ivs_tx *tx, int *budget, bool *mo
 		(*budget)--;
 		if (!once && !tx->error && tx->sent < tx->total) {
 			ivs_list_del(&tx->link);
-			ivs_list_add(&peer->sending, &tx->link);
+			ivs_list_add(&peer->proto.sending, &tx->link);
 			*more = true;
 			return true;
 		}
@@ -267,7 +294,7 @@ void ivs_peer_pump(struct ivs_peer *peer)
 		return;
 	if (!flush_ctl(peer))
 		return;
-	ivs_list_each_safe(pos, tmp, &peer->sending) {
+	ivs_list_each_safe(pos, tmp, &peer->proto.sending) {
 		struct ivs_tx *tx = ivs_entry(pos, struct ivs_tx, link);
 
 		if (!pump(peer, tx, &budget, &more)) {
@@ -276,7 +303,7 @@ void ivs_peer_pump(struct ivs_peer *peer)
 		}
 	}
 	/* Those that wait for a CTS make it active again. */
-	if (!more && !peer->ctl_head && !peer->condemned)
+	if (!more && !peer->proto.ctl_head && !peer->condemned)
 		ivs_peer_deactivate(peer);
 }
 
@@ -285,7 +312,7 @@ void ivs_tx_start(struct ivs_peer *peer, struct ivs_tx *tx)
 	if (tx->queued)
 		ivs_list_del(&tx->link);
 	tx->queued = true;
-	ivs_list_add(&peer->sending, &tx->link);
+	ivs_list_add(&peer->proto.sending, &tx->link);
 	ivs_peer_activate(peer);
 	ivs_peer_pump(peer);
 }
@@ -314,7 +341,7 @@ static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, co
 	};
 	struct ivs_tx *tx = ivs_tx_get(ep, peer);
 	size_t i;
-	bool alone = ivs_list_empty(&peer->waiting);
+	bool alone = ivs_list_empty(&peer->proto.waiting);
 	int ret;
 
 	if (!tx)
@@ -354,10 +381,10 @@ static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, co
 	tx->ack = true;
 	ivs_ack_later(peer, tx);
 	if (!(rts & IVS_F_REGION)) {
-		if (unlikely(ep->traffic))
+		if (unlikely(ep->proto.traffic))
 			ivs_traffic_announced(peer, len, true);
 		/* While the receiver reads this one. */
-		ivs_numbers_ready(&ep->shown);
+		ivs_numbers_ready(&ep->proto.shown);
 	}
 	return 0;
 }

@@ -24,7 +24,7 @@ bool ivs_shown_begin(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx
 	struct ivs_shown *e = ivs_shown_entry(ep, tx);
 	size_t i, n = 0;
 
-	if (unlikely(!e || count > IVS_IOV_MAX || !ivs_numbers_ready(&ep->shown)))
+	if (unlikely(!e || count > IVS_IOV_MAX || !ivs_numbers_ready(&ep->proto.shown)))
 		return false;
 	/* A reader that comes meanwhile sees that it is not whole. */
 	__atomic_store_n(&e->number, 0, __ATOMIC_RELAXED);
@@ -42,7 +42,8 @@ bool ivs_shown_begin(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx
 		e->iov[n].len = 0;
 	e->back = 0;
 	/* Never 0. */
-	__atomic_store_n(&e->number, ivs_numbers_take(&ep->shown) << 16 | 1ULL << 63 | of_id(tx->id), __ATOMIC_RELEASE);
+	__atomic_store_n(&e->number, ivs_numbers_take(&ep->proto.shown) << 16 | 1ULL << 63 | of_id(tx->id),
+			 __ATOMIC_RELEASE);
 	tx->shown = true;
 	return true;
 }
@@ -60,8 +61,8 @@ void ivs_shown_close(struct ivs_ep *ep, bool forked)
 {
 	size_t i;
 
-	for (i = 0; i < ep->tx_table_size; i++) {
-		struct ivs_tx *tx = ep->tx_table[i];
+	for (i = 0; i < ep->proto.tx_table_size; i++) {
+		struct ivs_tx *tx = ep->proto.tx_table[i];
 
 		if (!tx || !tx->shown)
 			continue;
@@ -96,7 +97,7 @@ uint64_t ivs_shown_answer(const struct ivs_peer *peer, uint8_t op, uint32_t id, 
 
 struct ivs_tx *ivs_shown_answered(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint64_t tag)
 {
-	struct ivs_tx *tx = (tag & 0xffff) < ep->tx_table_size ? ep->tx_table[tag & 0xffff] : NULL;
+	struct ivs_tx *tx = (tag & 0xffff) < ep->proto.tx_table_size ? ep->proto.tx_table[tag & 0xffff] : NULL;
 
 	if (!tx || tx->peer != peer || !tx->shown)
 		return NULL;

@@ -12,7 +12,7 @@
 
 static inline struct ivs_target *ivs_target_at(struct ivs_ep *ep, fi_addr_t dest, uint64_t key)
 {
-	return &ep->targets[(dest ^ key) & (IVS_TARGETS - 1)];
+	return &ep->proto.targets[(dest ^ key) & (IVS_TARGETS - 1)];
 }
 
 /*

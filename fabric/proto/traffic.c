@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/table.h"
 #include "proto/traffic.h"
 #include "ring/copy.h"
 
@@ -30,23 +31,16 @@ const uint8_t ivs_traffic_class[65] = {
 /* The counts of dest; NULL: there is no memory, or no such peer. */
 static struct ivs_traffic_to *find(struct ivs_ep *ep, fi_addr_t dest)
 {
-	struct ivs_traffic *t = ep->traffic;
-	size_t size = t->size ? t->size : 64;
+	struct ivs_traffic *t = ep->proto.traffic;
 	struct ivs_traffic_to *to, **table;
 
 	if (dest >= DESTS_MAX || !ep->av || dest >= ep->av->count || !ep->av->used[dest])
 		return NULL;
-	while (size <= dest)
-		size *= 2;
-	if (size > t->size) {
-		table = realloc(t->to, size * sizeof(*table));
-		if (!table)
-			return NULL;
-		memset(table + t->size, 0, (size - t->size) * sizeof(*table));
-		t->to = table;
-		t->size = size;
-	}
-	to = t->to[dest];
+	table = ivs_table_grow(t->to, &t->size, dest, sizeof(struct ivs_traffic_to *));
+	if (!table)
+		return NULL;
+	t->to = table;
+	to = table[dest];
 	/* An address may have been taken out, and another have its number now. */
 	if (to && !memcmp(&to->addr, &ep->av->addr[dest], sizeof(to->addr)))
 		return to;
@@ -63,21 +57,21 @@ static struct ivs_traffic_to *find(struct ivs_ep *ep, fi_addr_t dest)
 
 uint64_t ivs_traffic_copies(const struct ivs_ep *ep, fi_addr_t dest)
 {
-	return dest < ep->peers_size && ep->peers[dest] ? ep->peers[dest]->cma_copies : 0;
+	return dest < ep->peers_size && ep->peers[dest] ? ep->peers[dest]->proto.cma_copies : 0;
 }
 
 void ivs_traffic_count(struct ivs_ep *ep, fi_addr_t dest, size_t len, const uint64_t *copies)
 {
 	struct ivs_peer *p = dest < ep->peers_size ? ep->peers[dest] : NULL;
-	enum ivs_traffic_way way = !p || p->channel != IVS_CHAN_RING	? IVS_TRAFFIC_FABRIC
-				   : copies && p->cma_copies != *copies ? IVS_TRAFFIC_CMA
-									: IVS_TRAFFIC_REGION;
-	struct ivs_traffic_to *to = p && p->traffic ? p->traffic : find(ep, dest);
+	enum ivs_traffic_way way = !p || p->channel != IVS_CHAN_RING	      ? IVS_TRAFFIC_FABRIC
+				   : copies && p->proto.cma_copies != *copies ? IVS_TRAFFIC_CMA
+									      : IVS_TRAFFIC_REGION;
+	struct ivs_traffic_to *to = p && p->proto.traffic ? p->proto.traffic : find(ep, dest);
 
 	if (unlikely(!to))
 		return;
 	if (p)
-		p->traffic = to;
+		p->proto.traffic = to;
 	ivs_traffic_add(&to->by[way], len);
 }
 
@@ -87,12 +81,12 @@ void ivs_traffic_announced(struct ivs_peer *peer, size_t len, bool read)
 	struct ivs_traffic_to *to;
 	unsigned int class;
 
-	if (!peer->ep->traffic || peer->fi_addr == FI_ADDR_NOTAVAIL)
+	if (!peer->ep->proto.traffic || peer->fi_addr == FI_ADDR_NOTAVAIL)
 		return;
-	to = peer->traffic ? peer->traffic : find(peer->ep, peer->fi_addr);
+	to = peer->proto.traffic ? peer->proto.traffic : find(peer->ep, peer->fi_addr);
 	if (!to)
 		return;
-	peer->traffic = to;
+	peer->proto.traffic = to;
 	from = &to->by[read ? IVS_TRAFFIC_REGION : IVS_TRAFFIC_CMA];
 	by = &to->by[read ? IVS_TRAFFIC_CMA : IVS_TRAFFIC_REGION];
 	class = ivs_traffic_class_of(len);
@@ -113,8 +107,8 @@ static inline ssize_t sent(struct ivs_ep *ep, fi_addr_t dest, size_t len, ssize_
 }
 
 #define EP(fid)	    ivs_entry(fid, struct ivs_ep, fid)
-#define TAGGED(fid) EP(fid)->traffic->tagged_below
-#define MSG(fid)    EP(fid)->traffic->msg_below
+#define TAGGED(fid) EP(fid)->proto.traffic->tagged_below
+#define MSG(fid)    EP(fid)->proto.traffic->msg_below
 
 static ssize_t tagged_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest, uint64_t tag,
 			   void *context)
@@ -223,7 +217,7 @@ void ivs_traffic_open(struct ivs_ep *ep, const struct fi_ops_tagged *counted)
 	t->msg.inject = msg_inject;
 	t->msg.senddata = msg_senddata;
 	t->msg.injectdata = msg_injectdata;
-	ep->traffic = t;
+	ep->proto.traffic = t;
 	ep->fid.tagged = &t->tagged;
 	ep->fid.msg = &t->msg;
 }
@@ -289,7 +283,7 @@ static void print(FILE *f, const struct ivs_ep *ep)
 	if (ep->addr.core_len)
 		print_addr(f, &ep->addr, true);
 	fputc('\n', f);
-	for (to = ep->traffic->all; to; to = to->next) {
+	for (to = ep->proto.traffic->all; to; to = to->next) {
 		sum_eager(to);
 		for (way = 0; way < IVS_TRAFFIC_WAYS; way++) {
 			const struct ivs_traffic_sum *by = &to->by[way];
@@ -374,23 +368,23 @@ static void save(const struct ivs_ep *ep)
 		return;
 	}
 	errno = EFBIG;
-	dir = len <= FILE_MAX_BYTES ? open_dir(ep->traffic->dir) : -1;
+	dir = len <= FILE_MAX_BYTES ? open_dir(ep->proto.traffic->dir) : -1;
 	if (dir >= 0) {
 		done = write_file(dir, text, len);
 		if (!done)
-			IVS_WARN(FI_LOG_EP_CTRL, "NEARMETAL_TRAFFIC: cannot write into %s: %s\n", ep->traffic->dir,
-				 ivs_lib.strerror(errno));
+			IVS_WARN(FI_LOG_EP_CTRL, "NEARMETAL_TRAFFIC: cannot write into %s: %s\n",
+				 ep->proto.traffic->dir, ivs_lib.strerror(errno));
 		close(dir);
 	} else {
 		IVS_WARN(FI_LOG_EP_CTRL, "NEARMETAL_TRAFFIC=%s: %s; it has to be a directory of this user's own\n",
-			 ep->traffic->dir, ivs_lib.strerror(errno));
+			 ep->proto.traffic->dir, ivs_lib.strerror(errno));
 	}
 	free(text);
 }
 
 void ivs_traffic_close(struct ivs_ep *ep, bool write)
 {
-	struct ivs_traffic *t = ep->traffic;
+	struct ivs_traffic *t = ep->proto.traffic;
 
 	if (!t)
 		return;
@@ -398,7 +392,7 @@ void ivs_traffic_close(struct ivs_ep *ep, bool write)
 		save(ep);
 	ep->fid.tagged = t->tagged_below;
 	ep->fid.msg = t->msg_below;
-	ep->traffic = NULL;
+	ep->proto.traffic = NULL;
 	while (t->all) {
 		struct ivs_traffic_to *to = t->all;
 

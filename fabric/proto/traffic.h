@@ -1,6 +1,6 @@
 /*
  * What an endpoint started with each peer: operations, bytes and size classes, by channel. They are counted where
- * NEARMETAL_TRAFFIC names a directory (docs/fabric.md). Without it the calls of messages are the ones that they
+ * NEARMETAL_TRAFFIC names a directory (docs/run-mpi.md). Without it the calls of messages are the ones that they
  * always were: counting takes their place, it is not asked about in them.
  */
 #ifndef IVS_TRAFFIC_H
@@ -45,7 +45,7 @@ void ivs_traffic_open(struct ivs_ep *ep, const struct fi_ops_tagged *counted);
 /* Ends that. write: puts the counts into a file of their own first. */
 void ivs_traffic_close(struct ivs_ep *ep, bool write);
 
-/* Counts an operation of len bytes; ep->traffic is not NULL. copies: peer's cma_copies before it, RMA only. */
+/* Counts an operation of len bytes; ep->proto.traffic is not NULL. copies: peer's cma_copies before it, RMA only. */
 void ivs_traffic_count(struct ivs_ep *ep, fi_addr_t dest, size_t len, const uint64_t *copies);
 /* Direct copies from and to the memory of dest so far. */
 uint64_t ivs_traffic_copies(const struct ivs_ep *ep, fi_addr_t dest);
@@ -64,10 +64,10 @@ static inline void ivs_traffic_add(struct ivs_traffic_sum *s, size_t len)
 	s->bytes += (int64_t) len;
 }
 
-/* Counts a message of len bytes that went into the lines of dest's ring: there is such a peer. ep->traffic is not NULL. */
+/* Counts a message of len bytes that went into the lines of dest's ring: there is such a peer. ep->proto.traffic is not NULL. */
 static inline void ivs_traffic_count_ring(struct ivs_ep *ep, fi_addr_t dest, size_t len)
 {
-	struct ivs_traffic_to *to = ep->peers[dest]->traffic;
+	struct ivs_traffic_to *to = ep->peers[dest]->proto.traffic;
 
 	if (likely(to != NULL))
 		to->eager[len]++;

@@ -111,6 +111,12 @@ int ivs_core_enable(struct ivs_ep *ep, const struct ivs_core_ops *ops)
 	return 0;
 }
 
+void ivs_core_peer_init(struct ivs_peer_core *core)
+{
+	core->addr = FI_ADDR_NOTAVAIL;
+	core->knock = -1;
+}
+
 /* What was accepted for sending is on its way before the end. */
 static void flush(struct ivs_ep *ep)
 {
@@ -127,7 +133,7 @@ static void flush(struct ivs_ep *ep)
 	ivs_list_each(pos, &ep->peers_all) {
 		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
 
-		if (p->core_unsure && !p->core_asked && p->channel == IVS_CHAN_CORE)
+		if (p->core.unsure && !p->core.asked && p->channel == IVS_CHAN_CORE)
 			ivs_wire_ask(p);
 	}
 	while (ce->sending && ivs_now_ms() - start < IVS_CORE_CLOSE_MS) {

@@ -24,6 +24,8 @@ struct ivs_core_ops {
 	struct ivs_peer *(*peer_by_addr)(struct ivs_ep *ep, const struct ivs_addr *addr);
 	/* The peer of an entry of the AV. NULL and a negative *err: there is none, or not yet (-FI_EAGAIN). */
 	struct ivs_peer *(*peer_lookup)(struct ivs_ep *ep, fi_addr_t addr, int *err);
+	/* Calls ivs_core_hide() (fetch.h) for every send whose memory peers may still read. */
+	void (*hide_all)(struct ivs_ep *ep);
 };
 
 /* choose.c: is there to be one, as far as can be said without opening it? */
@@ -36,6 +38,8 @@ int ivs_core_enable(struct ivs_ep *ep, const struct ivs_core_ops *ops);
 void ivs_core_disable(struct ivs_ep *ep);
 /* Does it take an application's tagged messages as they are? */
 bool ivs_core_passthrough(const struct ivs_domain *domain);
+/* Prepares a new peer's part. */
+void ivs_core_peer_init(struct ivs_peer_core *core);
 /* wire.c: makes ourselves known to the peer. Returns 0, -FI_EAGAIN or another negative error. */
 int ivs_core_connect(struct ivs_peer *peer);
 /* Sends a message. Returns 0, -FI_EAGAIN: the queue is full, or another negative error. */

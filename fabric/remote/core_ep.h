@@ -7,12 +7,12 @@
 #include <rdma/fi_tagged.h>
 
 #include "object/peers.h"
+#include "region/numbers.h"
 #include "remote/core.h"
 #include "ring/copy.h"
 #include "tune.h"
 
 #define PIECE 32768 /* bytes of payload in one message */
-#define UIDS  1024  /* chains of peers, a power of two: 8 KiB, and one peer a chain up to about as many */
 
 struct ivs_core {
 	struct fi_info *info;
@@ -82,7 +82,7 @@ _Static_assert(sizeof(struct passthrough) == 128, "two lines");
 struct passthrough_to {
 	fi_addr_t addr;	       /* its address there */
 	struct ivs_peer *peer; /* NULL: not found yet, or removed */
-	uint64_t sent;	       /* messages to it that peer->passthrough_sent does not count */
+	uint64_t sent;	       /* messages to it that peer->core.passthrough_sent does not count */
 	bool ready;	       /* it knows of us: messages may be sent */
 };
 
@@ -98,7 +98,7 @@ struct buffer {
 	struct op op;
 	struct buffer *next;
 	struct ivs_peer *peer; /* its receiver */
-	uint32_t upto;	       /* OP_ASKED: peer->core_sent then */
+	uint32_t upto;	       /* OP_ASKED: peer->core.sent then */
 	uint32_t got;
 	uint8_t data[sizeof(struct wire) + IVS_INLINE_MAX + PIECE];
 };
@@ -129,13 +129,14 @@ struct core_ep {
 	int wait_fd; /* readable when cq has something, -1: none */
 	struct buffer *buffers;
 	struct buffer *free; /* for sending */
-	struct ivs_peer *by_uid[UIDS];
+	struct ivs_peer *by_uid[IVS_CORE_CHAINS];
 	uint64_t uid;
 	uint32_t ticks;	     /* calls that might have polled it */
 	uint32_t came;	     /* ticks when a message came */
 	uint32_t held_count; /* in held */
 	bool busy;
 	struct ivs_list fetches; /* fetch.c: under way */
+	struct ivs_numbers keys; /* of memory that peers may read (ivs_core_show()) */
 	/* passthrough.c */
 	struct passthrough *ops_all;
 	struct ivs_peer **known; /* by the core provider's address */

@@ -31,9 +31,9 @@ bool ivs_core_show(struct ivs_ep *ep, struct ivs_tx *tx, void *base, size_t len,
 
 	if (!(mode & FI_MR_PROV_KEY)) {
 		/* Whoever reaches our port may name a key: it is one that nobody guesses. */
-		if (!ivs_numbers_ready(&ep->shown))
+		if (!ivs_numbers_ready(&ce->keys))
 			return false;
-		key = ivs_numbers_take(&ep->shown);
+		key = ivs_numbers_take(&ce->keys);
 		if (ce->core->info->domain_attr->mr_key_size < sizeof(key))
 			key &= (1ULL << 8 * ce->core->info->domain_attr->mr_key_size) - 1;
 	}
@@ -72,11 +72,11 @@ static ssize_t post(struct core_ep *ce, struct fetch *f)
 {
 	struct iovec iov[IVS_IOV_MAX];
 	size_t count = target(f->msg->rx, f->len, iov);
-	ssize_t ret = fi_readv(ce->ep, iov, NULL, count, f->peer->core_addr, f->addr, f->key, &f->op.context);
+	ssize_t ret = fi_readv(ce->ep, iov, NULL, count, f->peer->core.addr, f->addr, f->key, &f->op.context);
 
 	if (!ret) {
 		ce->sending++;
-		f->peer->core_reads++;
+		f->peer->core.reads++;
 	}
 	return ret;
 }
@@ -172,7 +172,5 @@ void ivs_fetch_free(struct ivs_ep *ep)
 			free(f);
 		}
 	/* The domain cannot be closed before. */
-	for (i = 0; i < ep->tx_table_size; i++)
-		if (ep->tx_table[i] && ep->tx_table[i]->core_mr)
-			ivs_core_hide(ep->tx_table[i]);
+	ce->ops->hide_all(ep);
 }

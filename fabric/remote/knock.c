@@ -31,22 +31,22 @@ bool ivs_knock(struct ivs_peer *peer)
 	int error = 0;
 	socklen_t len;
 
-	if (peer->knock < 0) {
+	if (peer->core.knock < 0) {
 		len = listener(peer, &to);
 		if (len)
-			peer->knock = socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-		if (peer->knock < 0)
+			peer->core.knock = socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		if (peer->core.knock < 0)
 			return false;
-		if (connect(peer->knock, (struct sockaddr *) &to, len))
+		if (connect(peer->core.knock, (struct sockaddr *) &to, len))
 			error = errno;
 		if (error == EINPROGRESS)
 			return false;
 	} else {
-		p = (struct pollfd) { .fd = peer->knock, .events = POLLOUT };
+		p = (struct pollfd) { .fd = peer->core.knock, .events = POLLOUT };
 		if (poll(&p, 1, 0) != 1)
 			return false;
 		len = sizeof(error);
-		if (getsockopt(peer->knock, SOL_SOCKET, SO_ERROR, &error, &len))
+		if (getsockopt(peer->core.knock, SOL_SOCKET, SO_ERROR, &error, &len))
 			error = 0;
 	}
 	ivs_knock_end(peer);
@@ -55,7 +55,7 @@ bool ivs_knock(struct ivs_peer *peer)
 
 void ivs_knock_end(struct ivs_peer *peer)
 {
-	if (peer->knock >= 0)
-		close(peer->knock);
-	peer->knock = -1;
+	if (peer->core.knock >= 0)
+		close(peer->core.knock);
+	peer->core.knock = -1;
 }

@@ -1,8 +1,10 @@
+#include "base/table.h"
 #include "remote/core_ep.h"
 #include "remote/passthrough.h"
 
+/* Not constants of speed: requests are used again, and a peek that polled more often would wait, which it must not. */
 #define BLOCK	   32 /* requests allocated at once: some KiB, freed with the endpoint */
-#define PEEK_POLLS 4  /* before FI_PEEK reports that there is nothing: it must not wait */
+#define PEEK_POLLS 4  /* before FI_PEEK reports that there is nothing */
 
 bool ivs_passthrough_more(struct core_ep *ce, bool room)
 {
@@ -37,31 +39,24 @@ void ivs_passthrough_free(struct core_ep *ce)
 /* The next message to or from addr, which is peer, may go the short way. */
 static void learn(struct core_ep *ce, fi_addr_t addr, struct ivs_peer *peer, bool ready)
 {
-	size_t size = ce->to_size ? ce->to_size : 64;
 	struct passthrough_to *to;
 
 	/* 2^20 are more than any job's. */
 	if (!peer->ep->passthrough || addr >= 1U << 20)
 		return;
-	while (size <= addr)
-		size *= 2;
-	if (size > ce->to_size) {
-		to = realloc(ce->to, size * sizeof(*to));
-		if (!to)
-			return;
-		memset(to + ce->to_size, 0, (size - ce->to_size) * sizeof(*to));
-		ce->to = to;
-		ce->to_size = size;
-	}
-	to = &ce->to[addr];
-	to->addr = peer->core_addr;
+	to = ivs_table_grow(ce->to, &ce->to_size, addr, sizeof(*to));
+	if (!to)
+		return;
+	ce->to = to;
+	to += addr;
+	to->addr = peer->core.addr;
 	to->peer = peer;
 	to->ready |= ready;
 }
 
 static void forget(struct passthrough_to *to)
 {
-	to->peer->passthrough_sent += to->sent;
+	to->peer->core.passthrough_sent += to->sent;
 	memset(to, 0, sizeof(*to));
 }
 
@@ -103,10 +98,10 @@ ssize_t ivs_passthrough_send(struct ivs_peer *peer, const struct iovec *iov, siz
 	if (count <= 1 && len <= ce->inject && (copy || !(how & ~FI_REMOTE_CQ_DATA))) {
 		const void *buf = count ? iov->iov_base : NULL;
 
-		ret = how & FI_REMOTE_CQ_DATA ? fi_tinjectdata(ce->ep, buf, len, data, peer->core_addr, tag)
-					      : fi_tinject(ce->ep, buf, len, peer->core_addr, tag);
+		ret = how & FI_REMOTE_CQ_DATA ? fi_tinjectdata(ce->ep, buf, len, data, peer->core.addr, tag)
+					      : fi_tinject(ce->ep, buf, len, peer->core.addr, tag);
 		if (!ret) {
-			peer->passthrough_sent++;
+			peer->core.passthrough_sent++;
 			learn(ce, peer->fi_addr, peer, true);
 			if (flags & FI_COMPLETION)
 				ivs_cq_add(ep->tx_cq, context, FI_SEND | FI_TAGGED, len, NULL, 0, tag,
@@ -135,11 +130,11 @@ ssize_t ivs_passthrough_send(struct ivs_peer *peer, const struct iovec *iov, siz
 		how &= FI_REMOTE_CQ_DATA;
 	}
 	if (likely(count == 1 && !how)) {
-		ret = fi_tsend(ce->ep, iov->iov_base, len, NULL, peer->core_addr, tag, &t->op.context);
+		ret = fi_tsend(ce->ep, iov->iov_base, len, NULL, peer->core.addr, tag, &t->op.context);
 	} else {
 		m = (struct fi_msg_tagged) { .msg_iov = iov,
 					     .iov_count = count,
-					     .addr = peer->core_addr,
+					     .addr = peer->core.addr,
 					     .tag = tag,
 					     .context = &t->op.context,
 					     .data = data };
@@ -150,7 +145,7 @@ ssize_t ivs_passthrough_send(struct ivs_peer *peer, const struct iovec *iov, siz
 		return ret == -FI_EAGAIN ? -FI_EAGAIN : -FI_EIO;
 	}
 	ce->sending++;
-	peer->passthrough_sent++;
+	peer->core.passthrough_sent++;
 	learn(ce, peer->fi_addr, peer, true);
 	return 0;
 }
@@ -204,12 +199,12 @@ ssize_t ivs_passthrough_recv(struct ivs_ep *ep, const struct iovec *iov, size_t 
 		return 0;
 	}
 	if (likely(count == 1 && !(flags & (FI_PEEK | FI_CLAIM | FI_DISCARD)))) {
-		ret = fi_trecv(ce->ep, iov->iov_base, t->len, NULL, peer ? peer->core_addr : FI_ADDR_UNSPEC, tag,
+		ret = fi_trecv(ce->ep, iov->iov_base, t->len, NULL, peer ? peer->core.addr : FI_ADDR_UNSPEC, tag,
 			       ignore, &t->op.context);
 	} else {
 		m = (struct fi_msg_tagged) { .msg_iov = iov,
 					     .iov_count = count,
-					     .addr = peer ? peer->core_addr : FI_ADDR_UNSPEC,
+					     .addr = peer ? peer->core.addr : FI_ADDR_UNSPEC,
 					     .tag = tag,
 					     .ignore = ignore,
 					     .context = &t->op.context };
@@ -266,23 +261,16 @@ void ivs_passthrough_dead(struct ivs_peer *peer)
 
 void ivs_passthrough_known(struct core_ep *ce, struct ivs_peer *peer)
 {
-	size_t size = ce->known_size ? ce->known_size : 64;
 	struct ivs_peer **known;
 
 	/* An index, as we asked for; 2^20 of them are more than any job's. */
-	if (!ce->core->tagged || peer->core_addr >= 1U << 20)
+	if (!ce->core->tagged || peer->core.addr >= 1U << 20)
 		return;
-	while (size <= peer->core_addr)
-		size *= 2;
-	if (size > ce->known_size) {
-		known = realloc(ce->known, size * sizeof(*known));
-		if (!known)
-			return;
-		memset(known + ce->known_size, 0, (size - ce->known_size) * sizeof(*known));
-		ce->known = known;
-		ce->known_size = size;
-	}
-	ce->known[peer->core_addr] = peer;
+	known = ivs_table_grow(ce->known, &ce->known_size, peer->core.addr, sizeof(struct ivs_peer *));
+	if (!known)
+		return;
+	ce->known = known;
+	known[peer->core.addr] = peer;
 }
 
 void ivs_passthrough_inserted(struct ivs_ep *ep, fi_addr_t addr)
@@ -292,7 +280,7 @@ void ivs_passthrough_inserted(struct ivs_ep *ep, fi_addr_t addr)
 
 	if (!(ep->caps & FI_SOURCE))
 		return;
-	peer = ((struct core_ep *) ep->core)->ops->peer_lookup(ep, addr, &err);
+	peer = ep->core->ops->peer_lookup(ep, addr, &err);
 	if (peer)
 		ivs_core_address(peer);
 }

@@ -26,7 +26,7 @@ ssize_t ivs_wire_ask(struct ivs_peer *peer)
 	struct fi_rma_iov nowhere = { 0 };
 	struct iovec nothing = { 0 };
 	struct fi_msg_rma m = {
-		.msg_iov = &nothing, .iov_count = 1, .addr = peer->core_addr, .rma_iov = &nowhere, .rma_iov_count = 1
+		.msg_iov = &nothing, .iov_count = 1, .addr = peer->core.addr, .rma_iov = &nowhere, .rma_iov_count = 1
 	};
 	ssize_t ret;
 
@@ -41,8 +41,8 @@ ssize_t ivs_wire_ask(struct ivs_peer *peer)
 	ce->free = b->next;
 	b->peer = peer;
 	b->op.kind = OP_ASKED;
-	b->upto = peer->core_sent;
-	peer->core_asked = true;
+	b->upto = peer->core.sent;
+	peer->core.asked = true;
 	return 0;
 }
 
@@ -51,22 +51,22 @@ bool ivs_core_check(struct ivs_peer *peer)
 	ssize_t ret;
 
 	/* Mostly the next message says it. */
-	if (!peer->core_unsure || peer->core_asked || peer->core_checked != peer->core_sent) {
-		peer->core_checked = peer->core_sent;
-		peer->core_lost_ms = 0;
+	if (!peer->core.unsure || peer->core.asked || peer->core.checked != peer->core.sent) {
+		peer->core.checked = peer->core.sent;
+		peer->core.lost_ms = 0;
 		return true;
 	}
 	ret = ivs_wire_ask(peer);
 	if (ret && ret != -FI_EAGAIN)
-		peer->core_unsure = false;
+		peer->core.unsure = false;
 	if (ret != -FI_EAGAIN) {
-		peer->core_lost_ms = 0;
+		peer->core.lost_ms = 0;
 		return true;
 	}
 	/* The message had a connection. */
-	if (!peer->core_lost_ms)
-		peer->core_lost_ms = ivs_now_ms();
-	return ivs_now_ms() - peer->core_lost_ms < ivs_param.timeout;
+	if (!peer->core.lost_ms)
+		peer->core.lost_ms = ivs_now_ms();
+	return ivs_now_ms() - peer->core.lost_ms < ivs_param.timeout;
 }
 
 /*
@@ -98,8 +98,8 @@ static int send_wire(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t 
 			  .flags = flags,
 			  .fixed_len = fixed_len,
 			  .len = (uint32_t) len,
-			  .seq = peer->core_sent,
-			  .seen = peer->core_seen };
+			  .seq = peer->core.sent,
+			  .seen = peer->core.seen };
 	size_t bytes = sizeof(w) + fixed_len + len;
 	ssize_t ret;
 
@@ -108,21 +108,21 @@ static int send_wire(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t 
 	memcpy(b->data, &w, sizeof(w));
 	if (fixed_len)
 		memcpy(b->data + sizeof(w), fixed, fixed_len);
-	if (bytes <= IVS_CORE_INJECT_MAX && ce->core->injects && !peer->core_unsure && op != OP_HELLO) {
+	if (bytes <= IVS_CORE_INJECT_MAX && ce->core->injects && !peer->core.unsure && op != OP_HELLO) {
 		ivs_iov_gather(b->data + sizeof(w) + fixed_len, len, iov, count, offset);
-		ret = fi_inject(ce->ep, b->data, bytes, peer->core_addr);
+		ret = fi_inject(ce->ep, b->data, bytes, peer->core.addr);
 		if (ret)
 			return ret == -FI_EAGAIN ? -FI_EAGAIN : -FI_EIO;
-		peer->core_unsure = true;
-		peer->core_sent++;
+		peer->core.unsure = true;
+		peer->core.sent++;
 		return 0;
 	}
 	b->peer = peer;
 	if (len >= IVS_CORE_GATHER_MIN && bytes <= ce->gathers && count == 1) {
-		ret = send_gathered(ce, b, bytes - len, (char *) iov->iov_base + offset, len, peer->core_addr);
+		ret = send_gathered(ce, b, bytes - len, (char *) iov->iov_base + offset, len, peer->core.addr);
 	} else {
 		ivs_iov_gather(b->data + sizeof(w) + fixed_len, len, iov, count, offset);
-		ret = fi_send(ce->ep, b->data, bytes, ce->mr ? fi_mr_desc(ce->mr) : NULL, peer->core_addr,
+		ret = fi_send(ce->ep, b->data, bytes, ce->mr ? fi_mr_desc(ce->mr) : NULL, peer->core.addr,
 			      &b->op.context);
 	}
 	if (ret)
@@ -130,9 +130,9 @@ static int send_wire(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t 
 	ce->sending++;
 	ce->free = b->next;
 	if (op != OP_HELLO)
-		peer->core_sent++;
+		peer->core.sent++;
 	/* Its own completion is that of those before it, too. */
-	peer->core_unsure = false;
+	peer->core.unsure = false;
 	return 0;
 }
 
@@ -162,11 +162,11 @@ bool ivs_core_address(struct ivs_peer *peer)
 {
 	struct core_ep *ce = peer->ep->core;
 
-	if (peer->core_addr != FI_ADDR_NOTAVAIL)
+	if (peer->core.addr != FI_ADDR_NOTAVAIL)
 		return true;
 	if (!peer->addr.core_len || !alike(ce, &peer->addr, &peer->ep->addr) ||
-	    fi_av_insert(ce->av, peer->addr.core, 1, &peer->core_addr, 0, NULL) != 1) {
-		peer->core_addr = FI_ADDR_NOTAVAIL;
+	    fi_av_insert(ce->av, peer->addr.core, 1, &peer->core.addr, 0, NULL) != 1) {
+		peer->core.addr = FI_ADDR_NOTAVAIL;
 		return false;
 	}
 	ivs_passthrough_known(ce, peer);
@@ -200,10 +200,10 @@ int ivs_core_connect(struct ivs_peer *peer)
 
 static struct ivs_peer *find_uid(struct core_ep *ce, uint64_t uid)
 {
-	struct ivs_peer *p = ce->by_uid[uid & (UIDS - 1)];
+	struct ivs_peer *p = ce->by_uid[uid & (IVS_CORE_CHAINS - 1)];
 
-	while (p && p->core_uid != uid)
-		p = p->core_next;
+	while (p && p->core.uid != uid)
+		p = p->core.next;
 	return p;
 }
 
@@ -219,11 +219,11 @@ static void hello(struct ivs_ep *ep, uint64_t uid, const uint8_t *payload, size_
 	if (addr.core_len > sizeof(addr.core))
 		return;
 	p = ce->ops->peer_by_addr(ep, &addr);
-	if (!p || p->core_uid)
+	if (!p || p->core.uid)
 		return;
-	p->core_uid = uid;
-	p->core_next = ce->by_uid[uid & (UIDS - 1)];
-	ce->by_uid[uid & (UIDS - 1)] = p;
+	p->core.uid = uid;
+	p->core.next = ce->by_uid[uid & (IVS_CORE_CHAINS - 1)];
+	ce->by_uid[uid & (IVS_CORE_CHAINS - 1)] = p;
 	/* A receive that takes its message could not be ended: no answer would reach it, and nothing can be read from it. */
 	if (!ivs_core_address(p))
 		p->broken = true;
@@ -254,21 +254,21 @@ static bool handle(struct ivs_ep *ep, struct buffer *b)
 		return false;
 	if (peer->broken || peer->channel == IVS_CHAN_DEAD)
 		return true;
-	if (w.seen == peer->core_sent)
-		peer->core_unsure = false;
+	if (w.seen == peer->core.sent)
+		peer->core.unsure = false;
 	/* Not more ahead than there are buffers, and never an old one. */
-	if (w.seq != peer->core_seen)
-		return w.seq - peer->core_seen > IVS_CORE_BUFFERS;
+	if (w.seq != peer->core.seen)
+		return w.seq - peer->core.seen > IVS_CORE_BUFFERS;
 	rts = w.op == IVS_OP_TAGGED_RTS || w.op == IVS_OP_MSG_RTS;
 	if (w.op >= IVS_OP_COUNT || w.flags & (IVS_F_BOUNCE | IVS_F_REGION) || rts != !!(w.flags & IVS_F_CORE) ||
 	    w.fixed_len != ivs_fixed_bytes(w.op, w.flags)) {
 		IVS_WARN(FI_LOG_EP_DATA, "a message of no kind came over the network\n");
-		peer->core_seen++;
+		peer->core.seen++;
 		return true;
 	}
 	if (!ce->ops->receive(ep, peer, w.op, w.flags, w.tag, fixed, fixed + w.fixed_len, w.len))
 		return false;
-	peer->core_seen++;
+	peer->core.seen++;
 	return true;
 }
 
@@ -282,8 +282,8 @@ static void note_turns(struct core_ep *ce, bool note)
 	for (b = ce->held; b; b = b->next) {
 		memcpy(&w, b->data, sizeof(w));
 		peer = find_uid(ce, w.uid);
-		if (peer && w.seq == peer->core_seen)
-			peer->core_turn = note;
+		if (peer && w.seq == peer->core.seen)
+			peer->core.turn = note;
 	}
 }
 
@@ -303,7 +303,7 @@ static void refuse_held(struct ivs_ep *ep)
 	while ((b = *at)) {
 		memcpy(&w, b->data, sizeof(w));
 		peer = find_uid(ce, w.uid);
-		if (peer && peer->core_turn) {
+		if (peer && peer->core.turn) {
 			at = &b->next;
 			continue;
 		}
@@ -351,9 +351,9 @@ void ivs_wire_sent(struct core_ep *ce, struct buffer *b)
 	ce->free = b;
 	if (unlikely(b->op.kind == OP_ASKED)) {
 		b->op.kind = OP_SENT;
-		b->peer->core_asked = false;
-		if (b->upto == b->peer->core_sent)
-			b->peer->core_unsure = false;
+		b->peer->core.asked = false;
+		if (b->upto == b->peer->core.sent)
+			b->peer->core.unsure = false;
 	}
 }
 

@@ -94,11 +94,13 @@ static void write_bytes(struct ivs_ring *r, size_t at, const uint8_t *src, size_
 		len -= n;
 		at += n;
 	}
-	while (len) {
-		uint64_t *l = (uint64_t *) (void *) ivs_line_at(
-			r->tx_ring, pos + 1 + (at - NM_LINE_FIRST_BYTES) / NM_LINE_MORE_BYTES, r->tx_mask);
+	if (!len)
+		return;
+	pos += (at - NM_LINE_FIRST_BYTES) / NM_LINE_MORE_BYTES;
+	/* Only the first of these lines may have bytes already: one division for all of them. */
+	for (in = (at - NM_LINE_FIRST_BYTES) % NM_LINE_MORE_BYTES; len; in = 0) {
+		uint64_t *l = (uint64_t *) (void *) ivs_line_at(r->tx_ring, ++pos, r->tx_mask);
 
-		in = (at - NM_LINE_FIRST_BYTES) % NM_LINE_MORE_BYTES;
 		n = NM_LINE_MORE_BYTES - in;
 		if (n > len)
 			n = len;
@@ -106,7 +108,6 @@ static void write_bytes(struct ivs_ring *r, size_t at, const uint8_t *src, size_
 		ivs_copy_small((uint8_t *) (l + 1) + in, src, n);
 		src += n;
 		len -= n;
-		at += n;
 	}
 }
 

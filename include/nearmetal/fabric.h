@@ -14,9 +14,9 @@ struct fid_domain;
 struct nm_fabric_memory {
 	size_t size; /* of this structure */
 	/*
-	 * Returns len bytes in the region, aligned to a page, or NULL if there is no region, or no room in this
-	 * rank's part of it. Sends from this memory are copied once; after fi_mr_reg, peers read and write it with
-	 * plain loads and stores. Its contents are undefined.
+	 * Returns len bytes in the region, aligned to a page, or NULL without a region or without room in this rank's
+	 * part of it. Sends from this memory are copied once; after fi_mr_reg, peers read and write it with plain
+	 * loads and stores. Its contents are undefined.
 	 */
 	void *(*alloc)(struct fid_domain *domain, size_t len);
 	/* Frees memory that alloc returned. */

@@ -270,6 +270,49 @@ func TestPause(t *testing.T) {
 		t.Errorf("two clients hold it: %v, state %s", err, state())
 	}
 	pause(two, false, "S")
+	// The VM stops when the last holder that kept it running ends.
+	two.Close()
+	for until := time.Now().Add(clustertest.Patience); state() != "T" && time.Now().Before(until); {
+		time.Sleep(time.Millisecond)
+	}
+	if got := state(); got != "T" {
+		t.Errorf("the last holder that kept it running has ended: state %s", got)
+	}
+	pause(one, false, "S")
+}
+
+// Checks that a VM that was restarted while a client held it stopped runs, and can be stopped.
+func TestRestartStopped(t *testing.T) {
+	l := newLab(t)
+	c, err := l.up(l.Spec(1), Start{Kept: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl, err := client.Connect(context.Background(), "life")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	one, err := cl.Pauser("vm0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Pause(true); err != nil {
+		t.Fatal(err)
+	}
+	if err := cl.Restart(context.Background(), "vm0"); err != nil {
+		t.Fatal(err)
+	}
+	state := func() string { return clustertest.ProcessState(t, c.Record().VMs[0].PID) }
+	if got := state(); got == "T" {
+		t.Error("the restarted VM is stopped")
+	}
+	if err := c.Pause(); err != nil || state() != "T" {
+		t.Errorf("%v, state %s", err, state())
+	}
+	if err := c.Resume(); err != nil {
+		t.Error(err)
+	}
 }
 
 // Checks that a capability which the cluster file requires and the backend lacks is one error, before anything is

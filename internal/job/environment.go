@@ -62,6 +62,7 @@ func setup(r *state.Record, side launch.Side, root bool) (launch.Setup, error) {
 		s.OtherHosts = len(r.Overlay) > 0 || len(r.Remote) > 1
 		s.UCX, s.PreferUCX = r.UCX != "", r.Spec.Fabric == "ucx"
 		s.RegionRanks = regionRanks(r)
+		s.Overcommitted = r.Plan != nil && r.Plan.Overcommitted
 	}
 	s.OpenMPIHosts = filepath.Join(dir, state.HostsDir, state.OpenMPIHosts)
 	s.MPICHHosts = filepath.Join(dir, state.HostsDir, state.MPICHHosts)

@@ -41,8 +41,11 @@ type Setup struct {
 	Providers    []string     // directories of other libfabric providers, see ProviderFolders
 	Devices      []Device     // the VMs' devices to those on other hosts; none: they use their network
 	Ranks        int          // number of ranks for which the VMs have vCPUs
-	RegionRanks  int          // number of ranks for which the region of a host's VMs has room; 0: the first rank in it decides
-	OtherHosts   bool         // the job has VMs on other hosts, which the provider's region does not reach
+	// RegionRanks is the number of ranks for which the region of a host's VMs has room; 0: the first rank in it decides.
+	RegionRanks int
+	// Overcommitted: VMs wait for each other's CPUs, and ranks that wait must sleep for others to run.
+	Overcommitted bool
+	OtherHosts    bool // the job has VMs on other hosts, which the provider's region does not reach
 }
 
 // marker names the variables that nearmetal set, so that a cluster started from within the environment of another

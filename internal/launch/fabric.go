@@ -58,6 +58,9 @@ func fabric(s Setup, theirs string, ours bool) []variable {
 	if s.RegionRanks > 0 {
 		choice = append(choice, variable{"FI_IVSHMEM_RANKS", strconv.Itoa(s.RegionRanks), false})
 	}
+	if s.Overcommitted {
+		choice = append(choice, variable{"FI_IVSHMEM_OVERCOMMIT", "1", false})
+	}
 	if s.UCX {
 		choice = append(choice, ucx(s)...)
 	}

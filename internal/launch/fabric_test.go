@@ -59,6 +59,22 @@ func TestFabricUsersValues(t *testing.T) {
 	}
 }
 
+// TestFabricOvercommit: ranks learn that VMs wait for each other's CPUs, and the user's own value stays.
+func TestFabricOvercommit(t *testing.T) {
+	for _, c := range []struct {
+		overcommitted bool
+		user          []string
+		want          bool
+	}{{false, nil, false}, {true, nil, true}, {true, []string{"FI_IVSHMEM_OVERCOMMIT=0"}, false}} {
+		s := setup(OnHost)
+		s.Fabric, s.Overcommitted = providerFile, c.overcommitted
+		vars, err := Env(s, c.user)
+		if err != nil || slices.Contains(vars, "FI_IVSHMEM_OVERCOMMIT=1") != c.want {
+			t.Errorf("%+v: %q, %v", c, vars, err)
+		}
+	}
+}
+
 // TestFabricOtherHosts: with VMs on other hosts the provider gets a core provider.
 func TestFabricOtherHosts(t *testing.T) {
 	s := setup(OnHost)

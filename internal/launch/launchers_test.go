@@ -162,7 +162,7 @@ func testLauncher(t *testing.T, l *theLab, m mpi) {
 		}
 	})
 	t.Run("killed", func(t *testing.T) {
-		// Open MPI 5's mpirun sometimes does not return (docs/mpi.md): a second run then has no time limit.
+		// Open MPI 5's mpirun sometimes does not return (docs/mpi-troubleshooting.md): a second run then has no time limit.
 		if m.name == "openmpi5" {
 			if _, status, ended := l.within(t, time.Minute, OnHost, nil, m.launcher, "-n", "4", program, "kill", "3", "9"); ended && status != 0 {
 				return

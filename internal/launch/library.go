@@ -57,7 +57,7 @@ func (l Launcher) WithoutFabric() bool {
 }
 
 // HangWarning returns a line to print for a library that hangs at the end of programs whose ranks are in more than
-// one VM (docs/mpi.md); empty: none.
+// one VM (docs/mpi-troubleshooting.md); empty: none.
 func (l Launcher) HangWarning(vms int) string {
 	if l.Library != MPICH || vms < 2 || l.Device != "ch4:ucx" {
 		return ""
@@ -66,7 +66,7 @@ func (l Launcher) HangWarning(vms int) string {
 	if _, err := fmt.Sscanf(l.Version, "4.%d", &minor); err != nil || minor > 1 {
 		return ""
 	}
-	return l.String() + " on UCX may hang in MPI_Finalize with ranks in several VMs, when all results are out: use MPICH 4.2 or later, or Open MPI (docs/mpi.md)"
+	return l.String() + " on UCX may hang in MPI_Finalize with ranks in several VMs, when all results are out: use MPICH 4.2 or later, or Open MPI (docs/mpi-troubleshooting.md)"
 }
 
 // String returns the library and its version: "Open MPI 4.1.4".

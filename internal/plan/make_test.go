@@ -218,6 +218,18 @@ func TestDies(t *testing.T) {
 	}
 }
 
+// TestOvercommitted: a plan records whether VMs wait for each other's CPUs.
+func TestOvercommitted(t *testing.T) {
+	h := machine(t, "laptop")
+	for vcpus, want := range map[int]bool{1: false, len(h.CPUs): false, len(h.CPUs) + 1: true} {
+		c := clusterOf(spec.Placement{Pin: "never"}, spec.Group{Count: 1, VCPUs: vcpus, Memory: 1 << 30})
+		p, err := Make(c, []topology.Host{h}, Ledger{})
+		if err != nil || p.Overcommitted != want {
+			t.Errorf("%d vCPUs on %d CPUs: %+v, %v", vcpus, len(h.CPUs), p, err)
+		}
+	}
+}
+
 // TestPin: emulated VMs are not pinned unless requested.
 func TestPin(t *testing.T) {
 	for accel, want := range map[string]bool{"tcg": false, "kvm": true, "auto": false} {

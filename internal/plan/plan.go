@@ -8,6 +8,8 @@ type Plan struct {
 	Cluster string  `json:"cluster" yaml:"cluster"`
 	VMs     []VM    `json:"vms" yaml:"vms"`
 	Region  *Region `json:"region,omitempty" yaml:"region,omitempty"` // nil: no region
+	// Overcommitted: a host has more vCPUs than CPUs for them, so that VMs wait for each other's CPUs.
+	Overcommitted bool `json:"overcommitted,omitempty" yaml:"overcommitted,omitempty"`
 	// Reserved are the CPUs kept for the hosts (placement.reserve).
 	Reserved []Reserved `json:"reserved,omitempty" yaml:"reserved,omitempty"`
 	Reasons  []string   `json:"reasons,omitempty" yaml:"reasons,omitempty"`

@@ -183,7 +183,7 @@ func (m *Matrix) Advise(places map[string]Place) {
 		case k == 0:
 			m.Advice = fmt.Sprintf("all messages are of at most %d B: latency decides, and fewer, larger ones would be faster", Classes[0])
 		case k >= classes-2:
-			m.Advice = "all messages are larger than " + words.Bytes(Classes[k-1]) + ": bandwidth decides; memory in the region saves a copy (docs/fabric.md)"
+			m.Advice = "all messages are larger than " + words.Bytes(Classes[k-1]) + ": bandwidth decides; memory in the region saves a copy (docs/run-mpi.md)"
 		default:
 			m.Advice = "all messages are of " + words.Bytes(Classes[k-1]) + " to " + words.Bytes(Classes[k]) + ": the size to measure with (nearmetal bench)"
 		}

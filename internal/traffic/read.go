@@ -1,5 +1,5 @@
 // Package traffic reads the counts of messages that ranks over nearmetal's libfabric provider wrote, and computes how
-// much each rank exchanged with each other one over which channel (docs/fabric.md).
+// much each rank exchanged with each other one over which channel (docs/run-mpi.md).
 package traffic
 
 import (

@@ -7,7 +7,7 @@ import (
 )
 
 // eval $(nearmetal env) raises the limit of open files, as far as the hard limit allows: with a low one Open MPI's
-// mpirun loses a race that it warns of (docs/mpi.md).
+// mpirun loses a race that it warns of (docs/mpi-troubleshooting.md).
 func TestEnvRaisesOpenFiles(t *testing.T) {
 	lab(t)
 	up(t, "files", 1)

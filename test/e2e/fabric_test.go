@@ -5,6 +5,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	goruntime "runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -49,6 +52,7 @@ func (u used) count(channel *regexp.Regexp) int {
 // neighbour in the VM, and over the region or the network to the others, in one job.
 func TestFabricThreeChannels(t *testing.T) {
 	c := up(t, "--vms", "3", "--vcpus", "1", "--no-share")
+	t.Run("overcommit", func(t *testing.T) { overcommit(t, c, 3) })
 	dir := t.TempDir()
 	os.Chmod(dir, 0o755)
 	// vm2 does as if it were on another host.
@@ -81,6 +85,39 @@ func TestFabricThreeChannels(t *testing.T) {
 				t.Errorf("channels: %q", u)
 			}
 		})
+	}
+}
+
+var ring = regexp.MustCompile(`token (\d+) slept (\d+) round (\S+) us`)
+
+// overcommit checks that waiting ranks sleep where a host has fewer CPUs than its n VMs of a vCPU each, and that they
+// receive what they wait for.
+func overcommit(t *testing.T, c string, n int) {
+	if goruntime.NumCPU() >= n {
+		t.Skipf("this machine has a CPU for each of %d vCPUs", n)
+	}
+	l := libraries(t)[3]
+	needs(t, l.mpirun)
+	dir := t.TempDir()
+	os.Chmod(dir, 0o755)
+	program := filepath.Join(dir, "ring")
+	if out, err := exec.Command(l.mpicc, "-D_GNU_SOURCE", "-O2", "-o", program, "testdata/ring.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const rounds = 100
+	slept := func(env ...string) int {
+		r := inVMs(t, c, false, slices.Concat([]string{l.mpirun, "-n", strconv.Itoa(n), "env"}, env, []string{program, strconv.Itoa(rounds)})...)
+		m := ring.FindStringSubmatch(r.out)
+		if m == nil || m[1] != strconv.Itoa(n*rounds) {
+			t.Fatalf("%s%s", r.out, r.err)
+		}
+		t.Log(env, m[0])
+		k, _ := strconv.Atoi(m[2])
+		return k
+	}
+	with, without := slept(), slept("FI_IVSHMEM_OVERCOMMIT=0")
+	if with < rounds || without > with/4 {
+		t.Errorf("%d ranks slept %d times in %d rounds, and %d times when told that they need not", n, with, rounds, without)
 	}
 }
 

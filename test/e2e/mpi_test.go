@@ -17,7 +17,7 @@ import (
 type library struct {
 	name, mpicc, mpirun string
 	// finalizeHangs: Debian 12's MPICH 4.0 hangs now and then at the end of a program whose
-	// ranks are on two machines (docs/mpi.md), so its ranks are no MPI programs here.
+	// ranks are on two machines (docs/mpi-troubleshooting.md), so its ranks are no MPI programs here.
 	finalizeHangs bool
 }
 

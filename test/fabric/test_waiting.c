@@ -193,6 +193,40 @@ static void crowded(struct ctx *c)
 	CHECK(!sched_setaffinity(0, sizeof(cpus), &cpus));
 }
 
+/* How often this thread has slept. */
+static long slept(void)
+{
+	struct rusage use;
+
+	getrusage(RUSAGE_THREAD, &use);
+	return use.ru_nvcsw;
+}
+
+/* One that waits sleeps in each 16th read where other VMs need its CPU, and does not elsewhere. */
+static void overcommitted(struct ctx *c)
+{
+	bool set = getenv("FI_IVSHMEM_OVERCOMMIT") != NULL;
+	struct fi_cq_tagged_entry e;
+	long before = slept();
+	int in, k;
+
+	for (k = 0; k < 256; k++)
+		CHECK(fi_cq_read(c->rxcq, &e, 1) == -FI_EAGAIN);
+	CHECK(set ? slept() - before >= 256 / 16 : slept() - before < 4);
+	barrier(c);
+	for (k = 0; k < 100; k++) {
+		int to = !c->rank;
+
+		if (k % 2 == c->rank) {
+			RETRY(c, fi_tinject(c->ep, &k, sizeof(k), c->peer[to], TAG));
+			continue;
+		}
+		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[to], TAG, 0, NULL));
+		wait_comp(c, c->rxcq);
+		CHECK(in == k);
+	}
+}
+
 /* Killed while the other sleeps until it sends. */
 static void killed_asleep(struct ctx *c)
 {
@@ -261,6 +295,10 @@ const struct test test_waiting[] = {
 	{ "idle", 1, idle, .setup = { .wait_obj = FI_WAIT_FD } },
 	{ "crowded", 2, crowded },
 	{ "crowded_without_region", 2, crowded, .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
+	{ "not_overcommitted", 2, overcommitted },
+	{ "overcommitted", 2, overcommitted, .env = { "FI_IVSHMEM_OVERCOMMIT=1" } },
+	{ "overcommitted_without_region", 2, overcommitted,
+	  .env = { "FI_IVSHMEM_OVERCOMMIT=1", "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
 	{ "killed_asleep", 2, killed_asleep, .setup = { .wait_obj = FI_WAIT_UNSPEC }, .killed = 1 },
 	{ "false_words", 2, false_words, .setup = { .wait_obj = FI_WAIT_FD } },
 	{ 0 }

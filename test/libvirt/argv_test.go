@@ -17,7 +17,7 @@ import (
 
 // What libvirtd makes of a plan's domain is the same machine as that of nearmetal's own driver: vCPUs, topology,
 // nodes, distances, memory, the region, and each device behind a port of the same bus. What else differs is
-// ownOnly and libvirtOnly, and docs/libvirt.md names it. The plans are for described hosts, of which only the
+// ownOnly and libvirtOnly, and measurements/libvirt.md names it. The plans are for described hosts, of which only the
 // argv is made. libvirtd refuses nodes that this host has not, so the domains' memory is bound to node 0 here.
 func TestSameMachine(t *testing.T) {
 	s := ofHost(t)

@@ -13,7 +13,7 @@ var passed = regexp.MustCompile(`(?m)^((?:allocated|created|own) +(\w+)) +ok$`)
 
 // Every rule of one-sided synchronisation and order holds over the provider as it does over
 // the library's own shared memory. A check that hangs ends: it names itself, and each rank
-// its call. What is left out the library fails on its own memory, too (docs/mpi.md); but for
+// its call. What is left out the library fails on its own memory, too (docs/mpi-troubleshooting.md); but for
 // "memory", which needs Open MPI's osc sm.
 func TestEpochs(t *testing.T) {
 	l := libraries(t)
@@ -63,9 +63,9 @@ func checks(out, leave string) []string {
 	return names
 }
 
-// What docs/mpi.md says is a library's own fault is there without the provider, and the
+// What docs/mpi-troubleshooting.md says is a library's own fault is there without the provider, and the
 // library preloaded works round it. Where it is not there, a new version has fixed it: take
-// it out of docs/mpi.md and of TestEpochs.
+// it out of docs/mpi-troubleshooting.md and of TestEpochs.
 func TestEpochsNative(t *testing.T) {
 	openmpi, mpich := libraries(t)[1], libraries(t)[2]
 	for _, c := range []struct {

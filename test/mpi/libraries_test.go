@@ -25,7 +25,7 @@ type library struct {
 	mpirun string
 	mpicc  string
 	// env makes the library take the provider for all messages, those between ranks of one
-	// host too (docs/fabric.md).
+	// host too (docs/run-mpi.md).
 	env []string
 	// onesided is set where the library's own one-sided code over shared memory is broken.
 	onesided []string

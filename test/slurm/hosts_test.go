@@ -174,7 +174,7 @@ srun -N1 -n2 --ntasks-per-node=2 --mpi=pmix ./packets ./nm_bw --sizes 1048576 --
 	}
 }
 
-// callbackFault is what UCX 1.18 can stop a rank with at its end, with rc_verbs and without VMs, too (docs/mpi.md).
+// callbackFault is what UCX 1.18 can stop a rank with at its end, with rc_verbs and without VMs, too (docs/mpi-troubleshooting.md).
 const callbackFault = "wait_ctx->cb_id == UCS_CALLBACKQ_ID_NULL"
 
 // The same with an MPICH on UCX, from 4.2 on: Debian 13's. Debian 12's 4.0 hangs at its end.

@@ -49,7 +49,7 @@ func pmix(t *testing.T, program, to string) {
 }
 
 // mpich5 compiles the program for the wheel's MPICH 5, with a copy of its libraries that the user may
-// read: Debian's MPICH 4.0 hangs in MPI_Finalize now and then (docs/mpi.md).
+// read: Debian's MPICH 4.0 hangs in MPI_Finalize now and then (docs/mpi-troubleshooting.md).
 func mpich5(t *testing.T, program, home string) {
 	t.Helper()
 	venv, err := filepath.Abs("../../build/venv/mpich")
@@ -200,6 +200,6 @@ SLURM_PMIX_FENCE=tree srun -N2 -n2 sh -c 'test $SLURM_PROCID = 1 || echo $SLURM_
 	}
 }
 
-// channels is what the provider says at the end of a rank (docs/fabric.md), of one that has sent to one VM of its
+// channels is what the provider says at the end of a rank (docs/mpi-troubleshooting.md), of one that has sent to one VM of its
 // node by the region, and to two of the other by the network.
 var channels = regexp.MustCompile(`; 1 ranks of other VMs, [1-9]\d* lines; 2 ranks over the core provider, [1-9]\d* messages`)

@@ -10,8 +10,13 @@ import (
 )
 
 // layers are the directories of fabric/ from the lowest to the highest. A file includes headers of its own directory and of
-// lower ones only, so that no call climbs.
+// lower ones only, so that no call climbs. object/ also includes the state.h of higher ones: its objects hold those types.
 var layers = []string{"base", "region", "ring", "object", "remote", "proto", "ofi"}
+
+// stateHeader is the name of a header that declares types and no function; of a function a line begins with its type.
+const stateHeader = "state.h"
+
+var function = regexp.MustCompile(`(?m)^\w.*\(`)
 
 var include = regexp.MustCompile(`(?m)^#include "([^"]+)"`)
 
@@ -36,12 +41,16 @@ func includes(top string) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
+			if filepath.Base(f) == stateHeader && function.Match(src) {
+				faults = append(faults, fmt.Sprintf("%s: has a function: lower directories include this file, so that it declares types only", rel))
+			}
 			for _, m := range include.FindAllStringSubmatch(string(src), -1) {
 				folder, _, in := strings.Cut(m[1], "/")
 				switch n := slices.Index(layers, folder); {
 				case !in && m[1] == "tune.h":
 				case !in || n < 0:
 					faults = append(faults, fmt.Sprintf("%s: includes %q: write DIR/FILE with a directory of %s", rel, m[1], strings.Join(layers, ", ")))
+				case n > at && layer == "object" && m[1] == folder+"/"+stateHeader:
 				case n > at:
 					faults = append(faults, fmt.Sprintf("%s: includes %q of the higher directory %s: move what it needs to %s or below, or call it through a table that a higher directory sets",
 						rel, m[1], folder, layer))

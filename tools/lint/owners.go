@@ -10,13 +10,19 @@ import (
 )
 
 // owners are the members of struct ivs_peer and struct ivs_ep that belong to one layer, by their names. Only files of that
-// layer write what is in them; files of higher layers may read it.
-var owners = map[string]string{"ring": "ring", "home": "ring"}
+// layer write what is in them. Files of higher layers may read it, files of lower ones do not name it.
+var owners = map[string]string{"ring": "ring", "home": "ring", "core": "remote", "proto": "proto"}
+
+const owned = `(ring|home|core|proto)\.\w+`
 
 // assigned matches an assignment to something in such a member, or its increment.
-var assigned = regexp.MustCompile(`(?:\+\+|--)\w+(?:(?:->|\.)\w+)*(?:->|\.)(ring|home)\.\w+|(?:->|\.)(ring|home)\.\w+(?:\.\w+|\[[^\]]*\])*\s*(?:[-+|&^*/%]?=[^=]|<<=|>>=|\+\+|--)`)
+var assigned = regexp.MustCompile(`(?:\+\+|--)\w+(?:(?:->|\.)\w+)*(?:->|\.)` + owned + `|(?:->|\.)` + owned + `(?:\.\w+|\[[^\]]*\])*\s*(?:[-+|&^*/%]?=[^=]|<<=|>>=|\+\+|--)`)
 
-// ownersOf returns a finding for each place in fabric/ and ucx/ below top that writes what another layer owns.
+// named matches any use of such a member.
+var named = regexp.MustCompile(`(?:->|\.)` + owned)
+
+// ownersOf returns a finding for each place in fabric/ and ucx/ below top that writes what another layer owns, or names what a
+// higher one does.
 func ownersOf(top string) ([]string, error) {
 	var faults []string
 	for _, pattern := range []string{"fabric/*/*.[ch]", "ucx/*.[ch]"} {
@@ -38,12 +44,15 @@ func ownersOf(top string) ([]string, error) {
 				layer = "ucx"
 			}
 			for n, line := range strings.Split(string(src), "\n") {
-				m := assigned.FindStringSubmatch(line)
-				if m == nil {
+				if m := assigned.FindStringSubmatch(line); m != nil && owners[m[1]+m[2]] != layer {
+					faults = append(faults, fmt.Sprintf("%s:%d: writes %q, which belongs to fabric/%s: call a function of that directory",
+						rel, n+1, strings.TrimSpace(m[0]), owners[m[1]+m[2]]))
 					continue
 				}
-				if owner := owners[m[1]+m[2]]; owner != layer {
-					faults = append(faults, fmt.Sprintf("%s:%d: writes %q, which belongs to fabric/%s: call a function of that directory", rel, n+1, strings.TrimSpace(m[0]), owner))
+				at := slices.Index(layers, layer)
+				if m := named.FindStringSubmatch(line); m != nil && at >= 0 && at < slices.Index(layers, owners[m[1]]) {
+					faults = append(faults, fmt.Sprintf("%s:%d: names %q, which belongs to the higher directory fabric/%s: call it through a table that a higher directory sets",
+						rel, n+1, m[0], owners[m[1]]))
 				}
 			}
 		}

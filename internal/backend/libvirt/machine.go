@@ -94,7 +94,7 @@ func (d *driver) machine(vm plan.VM, s backend.Settings, id identity, p places) 
 	if s.Accel == host.TCG {
 		x.Features.TCG = &libvirtxml.DomainFeatureTCG{TBCache: &libvirtxml.DomainFeatureTCGTBCache{Unit: "MiB", Size: lower.TCGCode}}
 	}
-	line := lower.KernelArgs{Accel: s.Accel, TSCKHz: s.TSCKHz, Extra: s.KernelArgs}
+	line := lower.KernelArgs{Accel: s.Accel, TSCKHz: s.TSCKHz, Passthrough: len(vm.Devices) > 0, Extra: s.KernelArgs}
 	if err := line.Valid(); err != nil {
 		return fail(err)
 	}

@@ -3,6 +3,7 @@ package lower
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"nearmetal/internal/host"
@@ -11,8 +12,10 @@ import (
 // KernelArgs describes the command line of a kernel that is booted directly.
 type KernelArgs struct {
 	Accel  host.Accel
-	TSCKHz int      // the guest's TSC rate, which is the host's; 0: not known
-	Extra  []string // added at the end
+	TSCKHz int // the guest's TSC rate, which is the host's; 0: not known
+	// Passthrough: the VM has devices of the host, which may not reach all of its memory by DMA.
+	Passthrough bool
+	Extra       []string // added at the end
 }
 
 // maxKernelArgs is the x86 kernel's COMMAND_LINE_SIZE less the NUL.
@@ -46,6 +49,11 @@ var noInit = []string{
 func (k KernelArgs) String() string {
 	// panic=-1 with -no-reboot ends a VM at once when its kernel panics.
 	args := []string{"console=ttyS0", "quiet", "panic=-1", "net.ifnames=0"}
+	if !k.Passthrough && !slices.ContainsFunc(k.Extra, func(a string) bool { return strings.HasPrefix(a, "swiotlb=") }) {
+		// Where memory lies above 4 GiB, Linux sets 64 MiB aside for devices that reach only 32 bits. Virtio devices
+		// reach all.
+		args = append(args, "swiotlb=noforce")
+	}
 	if k.Accel == host.TCG {
 		args = append(args, "mitigations=off", "cryptomgr.notests", "rodata=off")
 		if k.TSCKHz > 0 {

@@ -197,7 +197,7 @@ func (m *Machine) assemble(vm plan.VM, low lower.Machine, s backend.Settings, ca
 	m.use(agentPort{chardev{"agent", m.add(slotChannel, 0)}, backend.AgentPort})
 	m.use(kernel{
 		FD: m.add(slotKernel, 0), InitrdFD: m.add(slotInitrd, 0), Firmware: bios,
-		Line: lower.KernelArgs{Accel: s.Accel, TSCKHz: s.TSCKHz, Extra: s.KernelArgs},
+		Line: lower.KernelArgs{Accel: s.Accel, TSCKHz: s.TSCKHz, Passthrough: len(vm.Devices) > 0, Extra: s.KernelArgs},
 	})
 	if err := m.useExports(s.Exports, caps.Virtiofsd); err != nil {
 		return err

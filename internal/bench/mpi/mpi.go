@@ -93,7 +93,7 @@ func Find(ctx context.Context, name, provider, programs string) (Flavour, error)
 		map[string]string{"openmpi": "openmpi-bin", "mpich": "mpich"}[base])
 }
 
-// channel sets the variables that send messages over nearmetal's provider (docs/fabric.md).
+// channel sets the variables that send messages over nearmetal's provider (docs/environment.md).
 func (f *Flavour) channel(provider string) error {
 	if !strings.HasSuffix(f.Name, "ivshmem") {
 		return nil

@@ -13,7 +13,7 @@ import (
 )
 
 // channelsLog makes each rank over nearmetal's provider log at its end only the channels that it used
-// (docs/fabric.md).
+// (docs/mpi-troubleshooting.md).
 var channelsLog = []string{"FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=ep_ctrl"}
 
 // channelsLine matches that line: peers in its own VM, in others, and over the network.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"nearmetal/internal/backend"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest/channel"
 )
@@ -19,7 +20,7 @@ import (
 type pauses struct {
 	mu      sync.Mutex
 	holders map[any]bool // holder to whether it wants the VM stopped
-	stopped bool
+	stopped backend.Instance // nil: the VM runs; an earlier instance than the VM's: a restart has ended it
 }
 
 // pauseTimeout bounds a command to the backend.
@@ -67,13 +68,21 @@ func (p *pauses) set(v *vm, holder any, stop bool) error {
 	return p.apply(v, p.all())
 }
 
-// drop removes a holder. A stopped VM remains stopped if other holders remain, and else resumes. A running VM keeps
-// running.
+// drop removes a holder. The VM is stopped if others remain and all of them want that, and else runs.
 func (p *pauses) drop(v *vm, holder any) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.holders, holder)
-	return p.apply(v, p.stopped && p.all())
+	return p.apply(v, p.all())
+}
+
+// reset removes all holders and resumes the VM, whose programs a restart is about to end. A VM that does not resume is
+// killed by the restart.
+func (p *pauses) reset(v *vm) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.holders = nil
+	p.apply(v, false)
 }
 
 // all reports whether there are holders, and all of them want the VM stopped.
@@ -86,22 +95,25 @@ func (p *pauses) all() bool {
 	return len(p.holders) > 0
 }
 
-// apply stops or resumes the VM.
+// apply stops or resumes the VM, unless that is its state already.
 func (p *pauses) apply(v *vm, stop bool) error {
 	i := v.instance()
-	if stop == p.stopped || i == nil {
+	if i == nil || stop == (p.stopped == i) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), pauseTimeout)
 	defer cancel()
-	do := i.Resume
 	if stop {
-		do = i.Pause
+		if err := i.Pause(ctx); err != nil {
+			return err
+		}
+		p.stopped = i
+		return nil
 	}
-	if err := do(ctx); err != nil {
+	if err := i.Resume(ctx); err != nil {
 		return err
 	}
-	p.stopped = stop
+	p.stopped = nil
 	return nil
 }
 
@@ -119,7 +131,7 @@ func (m *VMs) Pause() error { return m.pause(owner{}) }
 func (m *VMs) pause(holder any) error {
 	for _, v := range m.vms {
 		err := v.pauses.set(v, holder, true)
-		if err == nil && !v.pauses.held() && v.instance() != nil {
+		if err == nil && !v.pauses.held(v) && v.instance() != nil {
 			err = errors.New("a client keeps it running")
 		}
 		if err != nil {
@@ -130,11 +142,11 @@ func (m *VMs) pause(holder any) error {
 	return nil
 }
 
-// held reports whether the VM is stopped.
-func (p *pauses) held() bool {
+// held reports whether v is stopped.
+func (p *pauses) held(v *vm) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.stopped
+	return p.stopped != nil && p.stopped == v.instance()
 }
 
 // Resume resumes the VMs that Pause has stopped.

@@ -117,6 +117,7 @@ func (m *VMs) leave(ctx context.Context, v *vm) error {
 	m.own.WriteVM(v.index, func(r *state.VMRecord) {
 		r.State, r.PID, r.ReadyNs, r.Ended, r.Devices = state.Booting, 0, 0, "", nil
 	})
+	v.pauses.reset(v)
 	ctx, cancel := context.WithTimeout(ctx, restartGrace)
 	defer cancel()
 	if err := v.end(ctx, true); err != nil {

@@ -77,7 +77,7 @@ func (r *Record) Ways() []Way {
 		case r.Promised > 0 && own:
 			between, by = "VMs of one host", fmt.Sprintf("the region of %s that their backend promises", spec.Size(r.Promised))
 		case r.Promised > 0:
-			by += fmt.Sprintf("; the backend promises a region of %s, for programs with the variables of docs/fabric.md", spec.Size(r.Promised))
+			by += fmt.Sprintf("; the backend promises a region of %s, for programs with the variables of docs/environment.md", spec.Size(r.Promised))
 		}
 		if r.Fabric != "" && r.Plan != nil && r.Plan.Region != nil {
 			by = fmt.Sprintf("the region of %s", spec.Size(r.Plan.Region.SizeBytes))

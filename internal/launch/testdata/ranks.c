@@ -17,7 +17,7 @@
 
 /*
  * Exits with code. With RANKS_LEAVE set MPI_Finalize is skipped: in half of the runs MPICH 4.0's over UCX and TCP
- * waits for ranks that wait for it (docs/mpi.md).
+ * waits for ranks that wait for it (docs/mpi-troubleshooting.md).
  */
 static int leave(int code)
 {
