@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEEP = 256 * 1024 }; /* bytes an empty buffer may hold on to */
+enum { KEEP = 256 * 1024 }; /* bytes that an empty buffer may keep allocated */
 
 void *must_alloc(size_t n)
 {

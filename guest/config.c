@@ -45,11 +45,11 @@ static bool target_valid(const char *s)
 	return true;
 }
 
-/* Makes room for one more element of an array that grows. */
+/* Makes room for one more element of a growing array. */
 static void *grow(void *p, size_t n, size_t size)
 {
 	if (n & (n + 1))
-		return p; /* there is room for 1, 3, 7, 15 … elements */
+		return p; /* has room for 1, 3, 7, 15 … elements */
 	p = realloc(p, (2 * n + 1) * size);
 	if (!p)
 		abort();
@@ -86,7 +86,7 @@ static bool take_mac(uint8_t *mac, const char *s)
 	return true;
 }
 
-/* ADDRESS/LENGTH, which it changes, into network byte order. */
+/* Parses ADDRESS/LENGTH, which it changes, into network byte order. */
 static bool take_prefix(uint32_t *addr, uint32_t *mask, char *s)
 {
 	char *slash = strchr(s, '/');
@@ -172,7 +172,7 @@ static bool take_rdma(struct config *c, char **w)
 	return true;
 }
 
-/* Four lower-case hexadecimal digits. */
+/* Parses four lower-case hexadecimal digits. */
 static bool take_id(unsigned *to, const char *s)
 {
 	if (strlen(s) != 4 || strspn(s, "0123456789abcdef") != 4)
@@ -201,7 +201,7 @@ static bool take_function(struct config *c, char **w)
 	return true;
 }
 
-/* Splits at single spaces; the last of at most max words takes the rest. */
+/* Splits at single spaces into at most max words; the last one is the rest. */
 static int split(char *s, char **w, int max)
 {
 	int n = 0;
@@ -328,7 +328,7 @@ void config_free(struct config *c)
 	*c = (struct config) { 0 };
 }
 
-/* How a mount is written: "virtiofs", or 9p's greatest message, in text. */
+/* Returns a mount's kind in text: "virtiofs", or 9p's maximum message size. */
 static const char *how(const struct mount_config *m, char text[16])
 {
 	if (!m->msize)

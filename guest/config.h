@@ -19,7 +19,7 @@ struct link_config {
 	char name[16];
 	uint8_t mac[6];
 	uint32_t addr, mask; /* network byte order */
-	unsigned mtu;	     /* 0: as it is */
+	unsigned mtu;	     /* 0: unchanged */
 	uint32_t gateway;    /* network byte order, 0: none */
 };
 
@@ -32,20 +32,20 @@ struct rdma_config {
 struct function_config {
 	unsigned vendor, device; /* 16 bits each */
 	uint32_t addr, mask;	 /* of its network interface; network byte order, 0: none */
-	bool net, rdma;		 /* its driver makes a network interface, an RDMA device */
-	bool soft;		 /* with net: an RDMA device (rdma_rxe) is made on its network interface */
+	bool net, rdma;		 /* its driver creates a network interface, an RDMA device */
+	bool soft;		 /* with net: an RDMA device (rdma_rxe) is created on its network interface */
 	bool ipoib;		 /* InfiniBand: an RDMA device, and a network interface if the kernel has IPoIB */
-	unsigned mtu;		 /* of its network interface, bytes; 0: as it is */
+	unsigned mtu;		 /* of its network interface, bytes; 0: unchanged */
 };
 
 struct config {
 	char name[NAME_SIZE];
 	unsigned index;
 	struct mount_config root;
-	bool own_root; /* the disk that the VM started from: there is no root to mount */
+	bool own_root; /* the disk that the VM booted from is the root: nothing to mount */
 	struct mount_config *shares;
 	size_t nshares;
-	uint64_t max_inodes; /* of virtiofs in the caches; 0: any number */
+	uint64_t max_inodes; /* of virtiofs in the caches; 0: unlimited */
 	struct link_config *links;
 	size_t nlinks;
 	const char **hosts; /* lines of /etc/hosts */
@@ -63,11 +63,13 @@ struct config {
 	size_t npeers;
 };
 
-/* Reads text of n bytes, which it changes and keeps using. False after a line
-   in why (of why_size bytes) that says what is wrong where. */
+/*
+ * Parses text of n bytes, which it changes and keeps using. Returns false after writing to why (of why_size bytes) a
+ * line that names the fault and its place.
+ */
 bool config_parse(struct config *c, char *text, size_t n, char *why, size_t why_size);
 void config_free(struct config *c);
-/* Writes the configuration as lines again, to standard output. */
+/* Prints the configuration as lines to standard output. */
 void config_print(const struct config *c);
 
 #endif

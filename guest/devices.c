@@ -18,14 +18,15 @@ static const char pci[] = "/sys/bus/pci/devices";
 
 enum {
 	SHOWN_MAX = 2 * 64 + 16, /* functions, soft RoCE on each, and RDMAS_MAX of config.c */
-	/* Nested VMs probe slowly: igbvf takes 20 s under emulated SVM. */
+	/* Nested VMs probe slowly: igbvf needs 20 s under emulated SVM. */
 	DRIVER_TIMEOUT = 90000, /* ms */
-	LINK_TIMEOUT = 10000, /* ms, for a link or a subnet manager to bring a port up, or IPoIB's interface to come */
-	GID_TIMEOUT = 3000,   /* ms, for the kernel to enter an address as a GID */
-	GIDS_MAX = 256,	      /* of a port */
+	LINK_TIMEOUT =
+		10000, /* ms, for a link or a subnet manager to bring a port up, or for IPoIB's interface to appear */
+	GID_TIMEOUT = 3000, /* ms, for the kernel to add an address as a GID */
+	GIDS_MAX = 256,	    /* of a port */
 };
 
-/* What is reported of a device, "-" for what it has not. An IPoIB interface has an address of 20 bytes. */
+/* The reported properties of a device, "-" for missing ones. An IPoIB interface has an address of 20 bytes. */
 struct shown {
 	char kind[8], pci[32], driver[32], net[32], mac[64], rdma[32], guid[32], state[16], ip[INET_ADDRSTRLEN];
 	char port[4], layer[16], gid[8], node[8], mtu[8], pkey[12];
@@ -35,7 +36,7 @@ struct shown {
 static struct shown list[SHOWN_MAX];
 static size_t nlist;
 
-/* The first line of a file, cut at the first blank if word is set; "-" if there is none. */
+/* Reads the first line of a file, cut at the first blank if word is set; "-" if there is none. */
 static void line_of(char *to, size_t size, bool word, const char *format, const char *a, const char *b)
 {
 	char path[600];
@@ -53,7 +54,7 @@ static void line_of(char *to, size_t size, bool word, const char *format, const 
 		strcpy(to, "-");
 }
 
-/* The first name in a directory; false if it is empty or not there. */
+/* Reads the first name in a directory; false if it is empty or does not exist. */
 static bool first_in(char *to, size_t size, const char *dir)
 {
 	DIR *d = opendir(dir);
@@ -71,7 +72,7 @@ static bool first_in(char *to, size_t size, const char *dir)
 	return found;
 }
 
-/* Waits for something that the kernel announces by no event; false after timeout ms. */
+/* Waits for a state that no kernel event announces; false after timeout ms. */
 static bool poll_for(bool (*there)(struct shown *s), struct shown *s, int timeout)
 {
 	uint64_t end = now_ns() + timeout * 1000000ull;
@@ -108,7 +109,7 @@ static bool has_net(struct shown *s)
 	return first_in(s->net, sizeof(s->net), dir);
 }
 
-/* Finds the GID of RoCE v2 that follows from the address. */
+/* Finds the GID of RoCE v2 that is derived from the address. */
 static bool roce_gid(struct shown *s)
 {
 	char want[48], file[64], text[48];
@@ -130,8 +131,10 @@ static bool roce_gid(struct shown *s)
 	return false;
 }
 
-/* Fills in what the RDMA device s->rdma says of itself, once its interface has its address. Its first port is
-   the one that is used: a VF has no other. */
+/*
+ * Fills in the properties of the RDMA device s->rdma, once its interface has its address. Its first port is used,
+ * because a VF has no other.
+ */
 static void describe_rdma(struct shown *s)
 {
 	strcpy(s->port, "1");
@@ -144,7 +147,7 @@ static void describe_rdma(struct shown *s)
 		poll_for(roce_gid, s, GID_TIMEOUT);
 }
 
-/* Fills in what the network interface s->net says of itself. */
+/* Fills in the properties of the network interface s->net. */
 static void describe_net(struct shown *s)
 {
 	line_of(s->mac, sizeof(s->mac), true, "/sys/class/net/%s/%s", s->net, "address");
@@ -178,7 +181,10 @@ static struct shown *add(const char *kind)
 	return s;
 }
 
-/* Soft RoCE, an RDMA device called name, on a network interface of the VM's with an address (network byte order). */
+/*
+ * Creates soft RoCE, an RDMA device called name, on a network interface of the VM with an address (network byte
+ * order).
+ */
 static void soft_roce(const char *name, const char *net, uint32_t addr)
 {
 	struct shown *s = add("rxe");
@@ -195,7 +201,7 @@ static void soft_roce(const char *name, const char *net, uint32_t addr)
 	describe_rdma(s);
 }
 
-/* The address of a link, 0 if it is none. */
+/* Returns the address of a link, 0 if the name is not a link. */
 static uint32_t link_address(const struct config *c, const char *name)
 {
 	for (size_t i = 0; i < c->nlinks; i++)
@@ -209,7 +215,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-/* The address of the nth function (from 0) with a vendor and device; false if there are fewer. */
+/* Finds the PCI address of the nth function (from 0) with a vendor and device; false if there are fewer. */
 static bool nth_function(char *to, unsigned vendor, unsigned device, unsigned nth)
 {
 	static char names[512][32];
@@ -236,7 +242,7 @@ static bool nth_function(char *to, unsigned vendor, unsigned device, unsigned nt
 	return true;
 }
 
-/* A function whose driver is waited for. */
+/* A function whose driver is awaited. */
 struct wanted {
 	const struct function_config *f;
 	struct shown *s;
@@ -282,11 +288,11 @@ static void function_up(const struct function_config *f, unsigned nth)
 		s->addr = f->addr;
 		net_address(s->net, f->mtu, f->addr, f->mask);
 		describe_net(s);
-		/* An IPoIB interface is up only once its port is, which is waited for next. */
+		/* An IPoIB interface is up only once its port is, which is awaited next. */
 		if (!f->ipoib)
 			poll_for(link_up, s, LINK_TIMEOUT);
 	}
-	/* An RDMA device that nobody waits for is shown if it is there by now. */
+	/* An RDMA device that is not awaited is reported if it exists by now. */
 	if (!f->rdma && !f->soft) {
 		snprintf(link, sizeof(link), "%s/%s/infiniband", pci, s->pci);
 		first_in(s->rdma, sizeof(s->rdma), link);
@@ -295,7 +301,7 @@ static void function_up(const struct function_config *f, unsigned nth)
 		describe_rdma(s);
 }
 
-/* The line of a device: what devices_add() says. */
+/* Formats the line of a device, see devices_add(). */
 static void print(char *to, size_t size, const struct shown *s)
 {
 	snprintf(to, size, "%s %s %s %s %s %s %s %s %s %s %s %s %s %s %s", s->kind, s->pci, s->driver, s->net, s->mac,
@@ -315,7 +321,7 @@ void devices_up(const struct config *c)
 			       c->functions[j].device == c->functions[i].device;
 		function_up(&c->functions[i], nth);
 	}
-	/* The functions come first in the list: the ith is the ith that is shown. */
+	/* The functions come first in the list: the ith function is the ith device. */
 	for (size_t i = 0; i < c->nfunctions; i++) {
 		char name[16];
 

@@ -5,14 +5,15 @@
 #include "buf.h"
 #include "config.h"
 
-/* Waits for the drivers, brings the links up, sets their addresses. Dies with a line that says what is missing. */
+/* Waits for the drivers, brings the links up, sets their addresses. Dies with a line that names a missing device. */
 void devices_up(const struct config *c);
-/* Adds a field `device` for each: kind, PCI address, driver, interface, MAC, RDMA name,
-   node GUID, state, IP, RDMA port, its link layer, the index of its GID for RoCE v2, NUMA node, MTU and
-   partition key, "-" for what there is not. */
+/*
+ * Adds a field `device` for each: kind, PCI address, driver, interface, MAC, RDMA name, node GUID, state, IP, RDMA
+ * port, its link layer, the index of its GID for RoCE v2, NUMA node, MTU and partition key; "-" for missing ones.
+ */
 void devices_add(struct buf *b);
 
-/* Makes an RDMA device called name, of a type ("rxe", "siw"), on a network interface. 0 or errno. */
+/* Creates an RDMA device called name, of a type ("rxe", "siw"), on a network interface. Returns 0 or errno. */
 int rdma_add_link(const char *name, const char *type, const char *net);
 
 #endif

@@ -22,22 +22,22 @@
 
 enum {
 	PIPE_SIZE = 256 * 1024,
-	GRACE_MS = 2000, /* from SIGTERM to SIGKILL, once the client has gone */
+	GRACE_MS = 2000, /* from SIGTERM to SIGKILL, after the client has gone */
 };
 
 const char *vm_name = "";
 
 struct proc {
-	struct stream *s; /* NULL once the client has gone */
+	struct stream *s; /* NULL after the client has gone */
 	struct group group;
 	struct source out, err;
 	struct sink in;
 	struct timer kill;
-	int master; /* of a terminal, -1: none */
-	int failed; /* pipe on which the child says why it could not exec */
+	int master; /* master side of a terminal, -1: none */
+	int failed; /* pipe on which the child reports why it could not exec */
 	bool exited, told, out_done, err_done;
 	bool glance;	       /* the client asks whether files were written outside shares */
-	struct timespec began; /* by the clock of files' times */
+	struct timespec began; /* on the clock of files' times */
 	uint64_t oom_before;   /* oom_kills() at its start */
 	int status;
 	char *what; /* the program's name */
@@ -52,13 +52,13 @@ struct failure {
 	int stage, err;
 };
 
-struct job { /* what a child shall do */
+struct job { /* the task of a child */
 	struct identity id;
-	char **argv, **envp; /* of envp the last place but one is free */
+	char **argv, **envp; /* the last but one element of envp is free */
 	const char *connect; /* "NAME ADDR": a connection whose descriptor is the value of variable NAME */
 	const char *dir;
 	bool dir_optional;
-	int (*builtin)(const char *path); /* instead of argv */
+	int (*builtin)(const char *path); /* called instead of executing argv */
 	const char *path;
 	int top; /* a directory as the builtin's standard input; 0: none */
 };
@@ -72,7 +72,7 @@ static void fail(int fd, int stage)
 	_exit(127);
 }
 
-/* Runs argv[0] as a shell would: PATH if it has no slash, sh if it is not a binary. */
+/* Executes argv[0] as a shell would: searched in PATH if it has no slash, by sh if it is not a binary. */
 static void exec_program(char **argv, char **envp)
 {
 	const char *path = "/usr/local/bin:/usr/bin:/bin", *p;
@@ -91,7 +91,10 @@ static void exec_program(char **argv, char **envp)
 
 		if (snprintf(file, sizeof(file), "%.*s%s%s", (int) n, p, n ? "/" : "./", argv[0]) <
 		    (int) sizeof(file)) {
-			/* An execve that finds no file copies all arguments and variables first. */
+			/*
+			 * The check is cheaper: an execve that finds no file first copies all arguments and
+			 * variables.
+			 */
 			if (!access(file, F_OK))
 				execve(file, argv, envp);
 			if (errno == ENOEXEC) {
@@ -120,19 +123,19 @@ static void exec_program(char **argv, char **envp)
 }
 
 /*
- * By the system call: the library's sigaction refuses the signals that it keeps for itself,
- * and one of them (32) is ignored in what posix_spawn of glibc started.
+ * Uses the system call, because the library's sigaction rejects the signals that it reserves for itself, and one of
+ * them (32) is ignored in processes started by glibc's posix_spawn.
  */
 static void default_signals(void)
 {
-	/* struct sigaction as the kernel has it: handler, flags, restorer, mask; all 0. */
+	/* struct sigaction in the kernel's form: handler, flags, restorer, mask; all 0. */
 	static const unsigned long dfl[4];
 
 	for (int i = 1; i < 65; i++)
 		syscall(SYS_rt_sigaction, i, dfl, NULL, 8);
 }
 
-/* A connection for the program: see struct job. */
+/* Makes the program's connection, see struct job. */
 static bool connect_for(const struct job *j)
 {
 	static char var[64];
@@ -174,7 +177,7 @@ static void child(const struct job *j, int in, int out, int err, int failed, boo
 	if (j->dir && chdir(j->dir) && !(j->dir_optional && !chdir("/")))
 		fail(failed, AT_DIR);
 	if (j->builtin) {
-		/* No exec closes these: our own copy of the pipe's end would hide its EOF. */
+		/* No exec closes these, and this process's copy of the pipe's end would hide its EOF. */
 		close_range(3, ~0U, 0);
 		_exit(j->builtin(j->path));
 	}
@@ -200,7 +203,7 @@ static void finish(struct proc *p)
 	free_later(p);
 }
 
-/* The message for the client about a child that could not exec. */
+/* Formats the message for the client about a child that could not exec. */
 static int explain(const struct proc *p, const struct failure *f, char *b, size_t n)
 {
 	const char *colon = *vm_name ? ": " : "";
@@ -229,7 +232,7 @@ static int explain(const struct proc *p, const struct failure *f, char *b, size_
 	return 126;
 }
 
-/* How many processes this VM's kernel has killed since its start because memory ran out. */
+/* Returns how many processes this VM's kernel has killed since its boot because memory ran out. */
 static uint64_t oom_kills(void)
 {
 	static char text[32768];
@@ -251,7 +254,7 @@ static uint64_t oom_kills(void)
 	return count;
 }
 
-static int upper; /* of the root's overlay; 0: there is none */
+static int upper; /* directory of the root's overlay; 0: none */
 
 static void tell(struct proc *p)
 {
@@ -282,7 +285,7 @@ static void check(struct proc *p)
 		return;
 	bool over = p->exited && p->out_done && p->err_done;
 
-	/* What it leaves behind may write until the output has ended, too. */
+	/* Processes it leaves behind may write until the output has ended. */
 	if (p->exited && !p->told && (over || !p->glance))
 		tell(p);
 	if (over) {
@@ -297,7 +300,7 @@ static void out_ended(struct source *s)
 	struct proc *p = s->owner;
 
 	p->out_done = true;
-	p->master = -1; /* was closed with it */
+	p->master = -1; /* closed with it */
 	check(p);
 }
 
@@ -317,10 +320,10 @@ static void kill_now(struct timer *t)
 	if (p->exited)
 		finish(p);
 	else
-		timer_set(t, 1000000000); /* until the kernel has let go of it */
+		timer_set(t, 1000000000); /* until the kernel has released it */
 }
 
-/* The client has gone: so does all that it has started. */
+/* The client has gone, so everything that it has started is ended. */
 static void abandon(struct proc *p)
 {
 	p->s = NULL;
@@ -351,7 +354,7 @@ static void on_data(struct stream *s, int lane, const uint8_t *b, size_t n)
 	v = fields_get(&f, "signal");
 	if (v && parse_number(v, 64, &sig) && sig && !p->exited) {
 		if (p->master < 0 || !pty_signal(p->master, sig)) {
-			/* A child that has only just been born has no group of its own yet. */
+			/* A newly created child has no group of its own yet. */
 			if (kill(-p->group.pid, sig) && errno == ESRCH)
 				kill(p->group.pid, sig);
 		}
@@ -379,7 +382,7 @@ static void on_eof(struct stream *s, int lane)
 	if (lane != LANE_DATA)
 		return;
 	if (p->master >= 0)
-		sink_data(&p->in, "\004", 1); /* what the line discipline takes for the end */
+		sink_data(&p->in, "\004", 1); /* the character that the line discipline treats as the end */
 	else
 		sink_eof(&p->in);
 }
@@ -483,7 +486,7 @@ static void start(struct mux *m, uint32_t id, const struct fields *h, struct job
 	source_start(&p->err, err[0], p->s, LANE_ERROR, err_ended, p);
 }
 
-/* The values of key as a list that ends with two NULLs; the caller frees the list. */
+/* Returns the values of key as a list that ends with two NULLs; the caller frees the list. */
 static char **list(const struct fields *h, const char *key)
 {
 	size_t n = 0, at = 0;

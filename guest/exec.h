@@ -11,11 +11,11 @@ void exec_open(struct mux *m, uint32_t id, const struct fields *h);
 void push_open(struct mux *m, uint32_t id, const struct fields *h);
 void pull_open(struct mux *m, uint32_t id, const struct fields *h);
 void written_stream_open(struct mux *m, uint32_t id, const struct fields *h);
-/* Remembers the upper directory of the root's overlay, for streams of kind written. */
+/* Records the upper directory of the root's overlay, for streams of kind written. */
 void written_upper(const char *path);
-/* Reaps what has ended; to be called on SIGCHLD. */
+/* Reaps processes that have ended; to be called on SIGCHLD. */
 void exec_reap(void);
-/* Kills, at once, all that execs have started. */
+/* Kills at once all processes that execs have started. */
 void exec_kill_all(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Fields: `key=value` texts, each ended by a NUL, in one piece of memory. */
+/* Fields: `key=value` texts, each ended by a NUL, contiguous in memory. */
 #ifndef NM_FIELDS_H
 #define NM_FIELDS_H
 
@@ -13,17 +13,17 @@ struct fields {
 
 /* Returns whether p is well formed: every field has a key, a '=', and an end. */
 bool fields_valid(const char *p, size_t len);
-/* The first value of key at or after *at (0 to start), and *at past it; NULL if none. */
+/* Returns the first value of key at or after *at (0 to start), and sets *at past it; NULL if none. */
 const char *fields_next(const struct fields *f, const char *key, size_t *at);
-/* The first value of key, or NULL. */
+/* Returns the first value of key, or NULL. */
 const char *fields_get(const struct fields *f, const char *key);
-/* The next field whatever its key; NULL at the end. */
+/* Returns the next field, with any key; NULL at the end. */
 const char *fields_each(const struct fields *f, size_t *at);
-/* How many values key has. */
+/* Returns the number of values of key. */
 size_t fields_count(const struct fields *f, const char *key);
 void fields_add(struct buf *b, const char *key, const char *value);
 void fields_addf(struct buf *b, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Reads a whole decimal number of at most `most`. */
+/* Parses a whole decimal number of at most `most`. */
 bool parse_number(const char *s, uint64_t most, uint64_t *n);
 
 #endif

@@ -95,7 +95,7 @@ static bool path_valid(const char *p)
 	}
 }
 
-/* Opens the directory of a path below top, following no link; *last is the final component. */
+/* Opens the parent directory of a path below top without following links; *last is the final component. */
 static int parent(int top, const char *path, const char **last)
 {
 	int fd = fcntl(top, F_DUPFD_CLOEXEC, 3);
@@ -203,7 +203,7 @@ static bool finish_dir(int top, const struct made *m)
 	return ok;
 }
 
-/* One record; 0 at the last one, 1 to go on, -1 after a complaint. */
+/* Receives one record; returns 0 at the last one, 1 to continue, -1 after an error message. */
 static int receive_record(int top, const char *root, struct made **dirs)
 {
 	static char b[RECORD_MAX];

@@ -2,9 +2,9 @@
 #ifndef NM_FILES_H
 #define NM_FILES_H
 
-/* Makes at path what the records on standard input say; the exit code. */
+/* Creates at path the files of the records on standard input; returns the exit code. */
 int files_receive(const char *path);
-/* Writes the records of path to standard output; the exit code. */
+/* Writes the records of path to standard output; returns the exit code. */
 int files_send(const char *path);
 
 #endif

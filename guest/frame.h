@@ -1,4 +1,4 @@
-/* The frames of the channel; docs/channel.md is the protocol. */
+/* The frames of the channel, as specified in docs/channel.md. */
 #ifndef NM_FRAME_H
 #define NM_FRAME_H
 
@@ -40,9 +40,9 @@ struct frame {
 void put32(uint8_t *p, uint32_t n);
 uint32_t get32(const uint8_t *p);
 void frame_put(uint8_t *p, const struct frame *f);
-/* Reads and checks the FRAME_HEADER bytes at p; NULL, or what is wrong. */
+/* Reads and checks the FRAME_HEADER bytes at p; returns NULL, or the fault. */
 const char *frame_get(const uint8_t *p, struct frame *f);
-/* The most that may be granted and not used on a lane, and what is granted at first. */
+/* The maximum of granted and unused bytes on a lane, and the initial grant. */
 uint32_t lane_max(int lane);
 uint32_t lane_initial(int lane);
 

@@ -48,7 +48,7 @@ pid_t group_fork(struct group *g)
 		}
 	}
 	if (dir >= 0) {
-		/* Born in its cgroup: moving it there later waits for an RCU grace period. */
+		/* The process is created in its cgroup, because moving it there later waits for an RCU grace period. */
 		a.flags = CLONE_INTO_CGROUP;
 		a.cgroup = dir;
 		pid = syscall(SYS_clone3, &a, sizeof(a));
@@ -71,7 +71,7 @@ struct process {
 	bool in;
 };
 
-/* The processes there are, from /proc; the caller frees. */
+/* Returns the existing processes, from /proc; the caller frees the list. */
 static struct process *processes(size_t *n)
 {
 	DIR *d = opendir("/proc");
@@ -98,7 +98,7 @@ static struct process *processes(size_t *n)
 		if (got <= 0)
 			continue;
 		b[got] = 0;
-		p = strrchr(b, ')'); /* the name may hold anything */
+		p = strrchr(b, ')'); /* the name may contain any character */
 		if (!p || sscanf(p + 1, " %*c %d %*d %d", &x.ppid, &x.session) != 2)
 			continue;
 		if (*n == cap) {
@@ -193,12 +193,12 @@ void group_kill(const struct group *g)
 			if (done)
 				return;
 		}
-		/* Before Linux 5.14: until nobody is left, or only those that cannot die. */
+		/* Before Linux 5.14: until no process is left, or only those that cannot be killed. */
 		for (int i = 0; i < 100 && signal_cgroup(g->cgroup, SIGKILL); i++)
 			;
 		return;
 	}
-	/* Stopped first, or one forks while another is read. */
+	/* They are stopped first, because one could fork while another is read. */
 	signal_tree(g->pid, SIGSTOP);
 	signal_tree(g->pid, SIGKILL);
 }

@@ -10,15 +10,15 @@ struct group {
 	unsigned long cgroup; /* its number, 0: none; then sessions are searched in /proc */
 };
 
-/* Names the directory of a cgroup v2 hierarchy to use; without it there are no cgroups. */
+/* Sets the directory of a cgroup v2 hierarchy to use; without it no cgroups are used. */
 void group_use_cgroups(const char *dir);
-/* Forks a process that leads a new group; like fork otherwise. */
+/* Forks a process that leads a new group; otherwise like fork. */
 pid_t group_fork(struct group *g);
 /* Signals every process of the group. */
 void group_signal(const struct group *g, int sig);
-/* Kills every process of the group, those that it forks meanwhile too. */
+/* Kills every process of the group, including those that it forks during the call. */
 void group_kill(const struct group *g);
-/* Drops the group; processes that it still has stay. */
+/* Releases the group; its remaining processes are not affected. */
 void group_drop(const struct group *g);
 
 #endif

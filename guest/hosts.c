@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns whether a line of /etc/hosts has one of the names that are ours to set. */
+/* Returns whether a line of /etc/hosts has one of the names that the agent sets. */
 static bool names_ours(const struct config *c, const char *line)
 {
 	char copy[1024], *save = NULL, *w;
@@ -32,7 +32,7 @@ static bool names_ours(const struct config *c, const char *line)
 	return false;
 }
 
-/* Our own lines first, then those of the root's file that do not speak of our names. */
+/* Writes the agent's own lines first, then those of the root's file without its names. */
 void hosts_write(const struct config *c, const char *old, const char *file)
 {
 	FILE *in = fopen(old, "re"), *out = fopen(file, "we");

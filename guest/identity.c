@@ -68,7 +68,7 @@ const char *identity_read(struct identity *i, const struct fields *h)
 
 	i->ngroups = i->nlimits = 0;
 	i->umask = 022;
-	/* (uid_t)-1 means "as it is" to setresuid. */
+	/* To setresuid (uid_t)-1 means "unchanged". */
 	if (!parse_number(fields_get(h, "uid"), UINT32_MAX - 1, &n))
 		return "uid is missing or is not a number";
 	i->uid = n;
@@ -115,7 +115,7 @@ bool identity_take(const struct identity *i)
 
 		if (!setrlimit(i->limits[k].what, &to))
 			continue;
-		/* What the kernel does not allow is brought down to what it does. */
+		/* Limits above the kernel's maximum are reduced to it. */
 		if (getrlimit(i->limits[k].what, &have))
 			return false;
 		if (to.rlim_max > have.rlim_max)

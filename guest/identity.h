@@ -1,4 +1,4 @@
-/* As whom, and with which limits, a child runs. */
+/* The user, groups and limits of a child. */
 #ifndef NM_IDENTITY_H
 #define NM_IDENTITY_H
 
@@ -24,9 +24,9 @@ struct identity {
 	} limits[LIMITS_MAX];
 };
 
-/* Reads a header; NULL, or what is wrong with it. */
+/* Parses a header; returns NULL, or the fault. */
 const char *identity_read(struct identity *i, const struct fields *h);
-/* Takes it on, in a child; false with errno. */
+/* Applies it in a child; false with errno. */
 bool identity_take(const struct identity *i);
 
 #endif

@@ -41,7 +41,7 @@ static struct {
 static size_t nphases;
 
 static const struct config *the_config;
-static int channel = -1; /* the port, until the loop has it */
+static int channel = -1; /* the port, until the loop owns it */
 
 void phase(const char *name)
 {
@@ -74,7 +74,7 @@ void power_off(bool sync_shares)
 		pause();
 }
 
-/* Reports to the host why this VM does not come up, then powers off. */
+/* Reports to the host why this VM does not boot, then powers off. */
 static void boot_failed(const char *text)
 {
 	uint8_t b[FRAME_HEADER + TEXT_MAX];
@@ -88,7 +88,7 @@ static void boot_failed(const char *text)
 	if (channel >= 0) {
 		frame_put(b, &f);
 		memcpy(b + FRAME_HEADER, text, f.len);
-		/* In blocking mode: returns once the host has it. */
+		/* In blocking mode the write returns once the host has the data. */
 		fcntl(channel, F_SETFL, fcntl(channel, F_GETFL) & ~O_NONBLOCK);
 		if (write(channel, b, FRAME_HEADER + f.len) < 0)
 			say("nor can it be reported to the host: %s", strerror(errno));
@@ -109,9 +109,9 @@ static void make_dir(const char *path, mode_t mode)
 }
 
 /*
- * Put an empty directory over one in which no name can be found. QEMU's 9p server opens
- * a directory for reading to find a name in it: where its user may search but not read
- * (mode 0711, as /home has at some sites) nothing is found, so that nothing is hidden here.
+ * Covers a directory in which names cannot be found with an empty one. QEMU's 9p server opens a directory for reading
+ * to find a name in it. If its user may search but not read the directory (mode 0711, as /home has at some sites) it
+ * finds nothing, so that the cover hides nothing.
  */
 static void cover(const char *path)
 {
@@ -128,7 +128,7 @@ static void cover(const char *path)
 static void make_dirs(const char *path)
 {
 	char b[4096];
-	size_t parent = 0; /* the length of its path, 0 for / */
+	size_t parent = 0; /* length of its path, 0 for / */
 
 	snprintf(b, sizeof(b), "%s", path);
 	for (char *p = b + 1;; p++) {
@@ -161,7 +161,7 @@ static void early_mounts(void)
 	mkdir("/dev", 0755);
 	if (mount("dev", "/dev", "devtmpfs", MS_NOSUID, "mode=0755") && errno != EBUSY)
 		die("cannot mount /dev: %s", strerror(errno));
-	/* An initramfs without /dev/console leaves us without standard streams. */
+	/* With an initramfs without /dev/console the process has no standard streams. */
 	fd = open("/dev/console", O_RDWR | O_NOCTTY);
 	for (int i = 0; fd >= 0 && i < 3; i++)
 		if (fd != i)
@@ -198,8 +198,10 @@ static void mount_export(const struct mount_config *m, const char *at, bool is_r
 	const char *type = m->msize ? "9p" : "virtiofs";
 	char options[256] = "";
 
-	/* The root does not change under us; a share may, and what is mapped must be written.
-	   What virtiofs keeps in its caches the host says (virtiofsd --cache). */
+	/*
+	 * The root does not change while the VM runs; a share may, and mapped files must be written. For virtiofs the
+	 * host determines the caching (virtiofsd --cache).
+	 */
 	if (m->msize)
 		snprintf(options, sizeof(options), "trans=virtio,version=9p2000.L,msize=%u,cache=%s", m->msize,
 			 is_root ? "loose" : "mmap");
@@ -208,7 +210,7 @@ static void mount_export(const struct mount_config *m, const char *at, bool is_r
 		    errno == ENOENT || (errno == EINVAL && !m->msize) ? "the VM has no such device" : strerror(errno));
 }
 
-/* Mounts and interfaces that come up wait for RCU; hurried, they wait some ms less each. */
+/* Expedites RCU: mounts and interfaces that come up wait for it, some ms less each if expedited. */
 static void hurry(bool on)
 {
 	int fd = open("/sys/kernel/rcu_expedited", O_WRONLY | O_CLOEXEC);
@@ -220,8 +222,10 @@ static void hurry(bool on)
 	close(fd);
 }
 
-/* Directories of the new root that are mounted over: opaque, so that the
-   overlay need not ask the host for what they hide. */
+/*
+ * Makes directories of the new root that are mounted over opaque, so that the overlay need not query the host for
+ * their hidden contents.
+ */
 static void make_hidden(void)
 {
 	static const char *const hidden[] = { "dev", "proc", "sys", "run" };
@@ -236,7 +240,7 @@ static void make_hidden(void)
 	}
 }
 
-/* The root, under an overlay in memory, at /new. */
+/* Mounts the root, under an overlay in memory, at /new. */
 static void mount_root(const struct config *c)
 {
 	if (c->own_root)
@@ -250,13 +254,13 @@ static void mount_root(const struct config *c)
 	make_dir("/memory/work", 0755);
 	written_upper("/memory/upper");
 	make_dir("/memory/upper/etc", 0755);
-	/* Put below the overlay before it is mounted: nothing to copy up. */
+	/* Written below the overlay before it is mounted, so that nothing needs to be copied up. */
 	hosts_write(c, "/lower/etc/hosts", "/memory/upper/etc/hosts");
 	make_hidden();
 	mount_at("root", "/new", "overlay", 0, "lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work");
 }
 
-/* Everything that is the VM's own in the new root; then the new root is /. */
+/* Mounts everything that is the VM's own in the new root, then makes that /. */
 static void switch_root(void)
 {
 	static const char *const move[] = { "dev", "proc", "sys" };
@@ -270,13 +274,13 @@ static void switch_root(void)
 		mount_at(from, to, NULL, MS_MOVE, NULL);
 	}
 	mkdir("/new/run", 0755);
-	/* /tmp is the root's own, under the overlay: programs and inputs are there too. */
+	/* /tmp is the root's own, under the overlay, because it may contain programs and inputs. */
 	if (!mkdir("/new/tmp", 01777))
-		chmod("/new/tmp", 01777); /* mkdir minds the umask */
+		chmod("/new/tmp", 01777); /* mkdir applies the umask */
 	mount_at("run", "/new/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755");
 	make_dir("/new/run/nearmetal", 0755);
 	make_dir("/new/run/nearmetal/bin", 0755);
-	/* This program is nearmetal-rsh too; a bind mount costs no copy. */
+	/* This program is also nearmetal-rsh; a bind mount needs no copy. */
 	fd = open("/new/run/nearmetal/bin/nearmetal-rsh", O_CREAT | O_WRONLY | O_CLOEXEC, 0755);
 	if (fd >= 0)
 		close(fd);
@@ -303,7 +307,7 @@ static void own_mounts(void)
 	link_at("/proc/self/fd/1", "/dev/stdout");
 	link_at("/proc/self/fd/2", "/dev/stderr");
 	make_dir("/run/lock", 01777);
-	chmod("/run/lock", 01777); /* mkdir minds the umask */
+	chmod("/run/lock", 01777); /* mkdir applies the umask */
 	make_dir(CGROUPS, 0755);
 	if (!mount("cgroup", CGROUPS, "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL))
 		group_use_cgroups(CGROUPS);
@@ -317,7 +321,7 @@ static void mount_shares(const struct config *c)
 	}
 }
 
-/* What the children of an agent start with: as a login on a host for MPI would have it. */
+/* Sets the limits with which an agent's children start: those of a login on a host configured for MPI. */
 void limits(void)
 {
 	static const struct {
@@ -399,7 +403,7 @@ int init_hello(void)
 	frame_put(buf_reserve(&b, FRAME_HEADER), &f);
 	buf_added(&b, FRAME_HEADER);
 	buf_append(&b, buf_head(&h), h.len);
-	/* In blocking mode it waits until the host has opened its end. */
+	/* In blocking mode the write waits until the host has opened its end. */
 	if (write(channel, buf_head(&b), b.len) != (ssize_t) b.len)
 		die("the channel: %s", strerror(errno));
 	buf_free(&b);

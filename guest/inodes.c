@@ -1,7 +1,7 @@
 /*
- * The host's virtiofsd holds a descriptor for each inode that this VM knows, including those that are
- * only cached. At its limit all further files fail (ENFILE). The kernel here has memory left and drops
- * nothing by itself, so the agent drops its caches before.
+ * The host's virtiofsd holds a descriptor for each inode that this VM knows, including those that are only cached. At
+ * its limit all further files fail (ENFILE). The VM's kernel drops nothing while it has free memory, so the agent
+ * drops its caches before the limit is reached.
  */
 #include "inodes.h"
 #include "log.h"
@@ -18,7 +18,7 @@ static struct inodes known;
 static struct timer timer;
 static struct event dropped; /* end of file: the caches are dropped */
 
-/* Returns the number of virtiofs inodes that the kernel has in *n; false: it does not say. */
+/* Returns the number of virtiofs inodes that the kernel has in *n; false if the kernel does not report it. */
 static bool count(uint64_t *n)
 {
 	unsigned long long active = 0;
@@ -36,8 +36,8 @@ static bool count(uint64_t *n)
 }
 
 /*
- * Drops the caches in a process of its own: it may take a second, and the channel must not wait. Returns
- * false if there is no such process.
+ * Drops the caches in a process of its own, because it may last a second, and the channel must not wait. Returns
+ * false if the process could not be started.
  */
 static bool drop(void)
 {
@@ -51,7 +51,7 @@ static bool drop(void)
 	pid = fork();
 	if (!pid) {
 		fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
-		/* 2: names and inodes, which take their pages along. Pages of files in use stay (3 drops them, too). */
+		/* 2 drops names and inodes with their pages. Pages of files in use stay (3 would also drop them). */
 		_exit(fd < 0 || write(fd, "2", 1) != 1);
 	}
 	close(ends[1]);

@@ -15,7 +15,7 @@ static void line(const char *text)
 	if (n >= (int) sizeof(b))
 		n = sizeof(b) - 1;
 	if (write(STDERR_FILENO, b, n) < 0)
-		return; /* nobody is left to tell */
+		return; /* nobody is left to report to */
 }
 
 void say(const char *format, ...)

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ROUND = 64 }; /* events taken at a time */
+enum { ROUND = 64 }; /* events handled at a time */
 
 static int epfd = -1;
 static struct epoll_event events[ROUND];
@@ -71,7 +71,7 @@ void event_watch(struct event *e, uint32_t mask)
 		e->mask = mask;
 		return;
 	}
-	/* Unwatched means off the list: EPOLLHUP cannot be masked out. */
+	/* An unwatched descriptor is removed from the list, because EPOLLHUP cannot be masked out. */
 	op = !mask ? EPOLL_CTL_DEL : e->added ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 	if (epoll_ctl(epfd, op, e->fd, &ev) < 0) {
 		if (errno == EPERM && op == EPOLL_CTL_ADD) {

@@ -29,7 +29,7 @@
 static struct mux host;
 static struct event signals;
 static bool is_init;
-static bool has_devices; /* they are the VM's own: HELLO says them */
+static bool has_devices; /* the devices belong to the VM: HELLO reports them */
 
 static void end(bool sync_shares)
 {
@@ -49,7 +49,7 @@ static void host_end(struct mux *m, const char *why)
 
 static void power_stream(struct mux *m, uint32_t id)
 {
-	/* A stream that is over at once: the message, then the end. */
+	/* A stream that ends at once: the message, then the end. */
 	struct buf b = { 0 };
 
 	fields_add(&b, "state", "off");
@@ -103,7 +103,7 @@ static void take_signals(void)
 	sigemptyset(&s);
 	sigaddset(&s, SIGCHLD);
 	sigaddset(&s, SIGTERM);
-	sigaddset(&s, SIGINT); /* to init: Ctrl-Alt-Del */
+	sigaddset(&s, SIGINT); /* sent to init by Ctrl-Alt-Del */
 	sigprocmask(SIG_BLOCK, &s, NULL);
 	event_init(&signals, signalfd(-1, &s, SFD_CLOEXEC | SFD_NONBLOCK), signals_ready);
 	event_watch(&signals, EPOLLIN);
@@ -159,7 +159,7 @@ static int serve_main(int argc, char **argv)
 		if (i == 2 && parse_number(argv[i], 1 << 20, &fd))
 			continue;
 		if (!strcmp(argv[i], "--no-init"))
-			continue; /* what it is anyway, unless it is process 1 */
+			continue; /* the default action, unless it is process 1 */
 		if (!strcmp(argv[i], "--name") && i + 1 < argc)
 			vm_name = argv[++i];
 		else if (!strcmp(argv[i], "--socket") && i + 1 < argc)
@@ -171,13 +171,13 @@ static int serve_main(int argc, char **argv)
 	}
 	if (fcntl(fd, F_SETFD, FD_CLOEXEC))
 		die("--serve: descriptor %d: %s", (int) fd, strerror(errno));
-	/* Orphans are ours to reap, as they are init's. */
+	/* The agent reaps orphans, as init does. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	phase("ready");
 	agent_run(fd, false, socket_path);
 }
 
-/* The agent of a VM with a disk of its own. When the channel ends it ends, and its owner ends the VM. */
+/* Runs the agent of a VM with a disk of its own. It exits when the channel ends, and its owner ends the VM. */
 static void owndisk_main(const char *name) __attribute__((noreturn));
 
 static void owndisk_main(const char *name)
@@ -194,7 +194,7 @@ static void owndisk_main(const char *name)
 	agent_run(fd, false, RELAY_SOCKET);
 }
 
-/* Reads a configuration from standard input and prints what was understood. */
+/* Reads a configuration from standard input and prints the parsed result. */
 static int check_config(void)
 {
 	static char text[CONFIG_MAX];

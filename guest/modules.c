@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Loads one module, "path" or "path parameters", and removes its file: the initramfs is memory. */
+/* Loads one module, "path" or "path parameters", and removes its file, because the initramfs uses memory. */
 static void load(char *line)
 {
 	char *space = strchr(line, ' ');
@@ -36,7 +36,7 @@ void modules_load(const char *list)
 	if (!f) {
 		if (errno != ENOENT)
 			say("%s: %s", list, strerror(errno));
-		return; /* all is built into the kernel */
+		return; /* everything is built into the kernel */
 	}
 	while (fgets(line, sizeof(line), f)) {
 		line[strcspn(line, "\n")] = 0;

@@ -13,9 +13,9 @@
 
 enum {
 	OUT_HIGH = 256 * 1024, /* bytes in the queue above which data waits */
-	OUT_LOW = 128 * 1024,  /* below which it goes on */
+	OUT_LOW = 128 * 1024,  /* bytes below which it continues */
 	READ_SIZE = 64 * 1024,
-	READS = 32, /* reads a round: a virtio port returns a page at a time */
+	READS = 32, /* reads per round: a virtio port returns a page at a time */
 };
 
 static void parse(struct mux *m);
@@ -214,7 +214,7 @@ static bool is_remote(const struct mux *m, uint32_t id)
 	return (id & 1) != m->initiator;
 }
 
-/* Takes a stream out of the table; its memory stays until the end of the round. */
+/* Removes a stream from the table; its memory stays until the end of the round. */
 static void forget(struct stream *s)
 {
 	struct stream **p = slot(s->m, s->id);
@@ -304,7 +304,7 @@ static const char *take_stream(struct mux *m, const struct frame *f, const uint8
 	char text[TEXT_MAX + 1];
 
 	if (!s)
-		return NULL; /* late frames of a stream that this side is done with */
+		return NULL; /* late frames of a stream that this side has finished */
 	ops = s->ops;
 	switch (f->type) {
 	case T_DATA:
@@ -416,7 +416,7 @@ void stream_data(struct stream *s, int lane, const void *p, size_t n)
 
 void stream_message(struct stream *s, const struct buf *fields)
 {
-	/* The few messages of an agent fit the initial credit; what does not is dropped. */
+	/* An agent's few messages fit into the initial credit; others are dropped. */
 	if (fields->len <= MESSAGE_MAX && stream_may_send(s, LANE_MESSAGE, fields->len) == fields->len)
 		stream_data(s, LANE_MESSAGE, buf_head(fields), fields->len);
 }

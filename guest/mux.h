@@ -10,13 +10,15 @@
 struct mux;
 struct stream;
 
-/* What becomes of a stream's frames. Credit was counted before these are called. */
+/* Handlers of a stream's frames. Credit was counted before they are called. */
 struct stream_ops {
 	void (*data)(struct stream *s, int lane, const uint8_t *p, size_t n);
 	void (*credit)(struct stream *s, int lane, uint32_t n);
 	void (*eof)(struct stream *s, int lane);
-	/* The other side closed or reset the stream (text), or the carrier
-	   ended; the stream is gone when this returns. */
+	/*
+	 * The other side closed or reset the stream (text), or the carrier ended; the stream is gone when this
+	 * returns.
+	 */
 	void (*end)(struct stream *s, bool reset, const char *text);
 };
 
@@ -32,7 +34,7 @@ struct stream {
 	struct stream *next; /* in the table */
 };
 
-struct waiter { /* something that waits for room in a carrier's queue */
+struct waiter { /* waits for room in a carrier's queue */
 	void (*go)(struct waiter *w);
 	struct waiter *next;
 	bool queued;
@@ -49,45 +51,45 @@ struct mux {
 	struct buf in, out, open;
 	uint32_t open_id, next_id;
 	struct stream *table[STREAM_BUCKETS];
-	unsigned remote, remote_max; /* streams of the other side, and the most there may be */
-	size_t out_max;		     /* a carrier with more bytes waiting is ended */
+	unsigned remote, remote_max; /* streams of the other side, and their maximum */
+	size_t out_max;		     /* a carrier with more queued bytes is ended */
 	struct waiter *waiters;
-	/* A stream of the other side: take it with mux_take or refuse with mux_refuse. */
+	/* A stream of the other side: accept it with mux_take or reject it with mux_refuse. */
 	void (*on_open)(struct mux *m, uint32_t id, const char *kind, const struct fields *h);
 	void (*on_hello)(struct mux *m, const struct fields *f); /* may be NULL */
 	void (*on_end)(struct mux *m, const char *why);
 	void *owner;
 };
 
-/* Starts a mux on fd, whose mode is set to non-blocking. Fill in the callbacks before. */
+/* Starts a mux on fd, which is set to non-blocking mode. The callbacks must be set before. */
 void mux_start(struct mux *m, int fd);
-/* Appends a frame to what goes out at the end of this round. */
+/* Appends a frame to the data that is sent at the end of this round. */
 void mux_frame(struct mux *m, int type, int lane, uint32_t id, const void *p, size_t n);
 void mux_hello(struct mux *m, const struct buf *fields);
 /* Returns whether more data should be queued; if not, w is called when it should. */
 bool mux_room(struct mux *m, struct waiter *w);
 void waiter_cancel(struct mux *m, struct waiter *w);
-/* Takes or refuses a stream that was offered. */
+/* Accepts or rejects an offered stream. */
 struct stream *mux_take(struct mux *m, uint32_t id, const struct stream_ops *ops, void *owner);
 void mux_refuse(struct mux *m, uint32_t id, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Opens a stream; payload is kind, NUL, fields. */
 struct stream *mux_open(struct mux *m, const struct buf *payload, const struct stream_ops *ops, void *owner);
-/* Stops or goes on taking frames from the carrier. */
+/* Stops or continues reading frames from the carrier. */
 void mux_pause(struct mux *m, bool pause);
-/* Ends the carrier: every stream ends, on_end is called. */
+/* Ends the carrier: every stream ends, and on_end is called. */
 void mux_fail(struct mux *m, const char *why);
-/* Sends what waits, waiting for the carrier. */
+/* Sends the queued data, waiting for the carrier. */
 void mux_drain(struct mux *m);
 
-/* n bytes at most, of credit and of a frame, that may go on a lane now. */
+/* Returns how many of n bytes, limited by credit and the size of a frame, may be sent on a lane now. */
 size_t stream_may_send(const struct stream *s, int lane, size_t n);
 void stream_data(struct stream *s, int lane, const void *p, size_t n);
 void stream_message(struct stream *s, const struct buf *fields);
 void stream_eof(struct stream *s, int lane);
 void stream_grant(struct stream *s, int lane, uint32_t n);
-/* Grants what lacks to the full window while `held` bytes wait on this side. */
+/* Grants the bytes missing to the full window while `held` bytes wait on this side. */
 void stream_refill(struct stream *s, int lane, size_t held);
-/* End this side's part; the owner hears nothing more, s is not to be used. */
+/* Ends this side's part; the owner is not called any more, and s must not be used. */
 void stream_close(struct stream *s);
 void stream_reset(struct stream *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

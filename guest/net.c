@@ -67,7 +67,7 @@ static void up(const char *name)
 		die("%s: cannot be brought up: %s", name, strerror(errno));
 }
 
-/* Renames an interface; one that has it already gets the other's. */
+/* Renames an interface; another one that has the name gets the old name. */
 static void rename_to(const char *from, const char *to)
 {
 	struct ifreq r = request(from), away = request(to);
@@ -130,8 +130,8 @@ static void open_sock(void)
 }
 
 /*
- * Of several interfaces in one subnet, each answers ARP for its own address only, and asks by it: else a message for one
- * device arrives at another.
+ * Makes each of several interfaces in one subnet answer ARP only for its own address, and send requests from it.
+ * Otherwise a message for one device would arrive at another.
  */
 static void own_arp(const char *name)
 {

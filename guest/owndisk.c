@@ -21,7 +21,7 @@
 
 static char self[4096];
 
-/* Another user than root becomes root, if sudo lets it without a password. */
+/* Becomes root by sudo if another user runs it and sudo needs no password. */
 static void be_root(const char *name)
 {
 	if (!geteuid())
@@ -64,7 +64,7 @@ static void make_dir(const char *path)
 		die("%s: %s", path, strerror(errno));
 }
 
-/* This program is nearmetal-rsh too. */
+/* Copies this program, which is also nearmetal-rsh. */
 static void copy_self(const char *to)
 {
 	char b[65536];
@@ -82,7 +82,7 @@ static void copy_self(const char *to)
 		die("%s: %s", to, strerror(errno));
 }
 
-/* The names of all VMs, over the disk's own file: nothing on the disk changes. */
+/* Mounts the names of all VMs over the disk's own file, so that nothing on the disk changes. */
 static void hosts_over(const struct config *c)
 {
 	hosts_write(c, "/etc/hosts", RUN "/etc-hosts");
@@ -90,7 +90,7 @@ static void hosts_over(const struct config *c)
 		die("/etc/hosts: %s", strerror(errno));
 }
 
-/* Writes all, into a descriptor in blocking mode. */
+/* Writes all bytes, to a descriptor in blocking mode. */
 static bool write_all(int fd, const char *b, ssize_t n)
 {
 	while (n > 0) {
@@ -106,7 +106,7 @@ static bool write_all(int fd, const char *b, ssize_t n)
 	return true;
 }
 
-/* Carries bytes one way until either end closes. */
+/* Copies bytes in one direction until either end closes. */
 static void carry(int from, int to)
 {
 	static char b[65536];
@@ -117,7 +117,7 @@ static void carry(int from, int to)
 			return;
 }
 
-/* One process for each way: neither can hold the other up. */
+/* One process per direction, so that neither can delay the other. */
 static void pump(int channel) __attribute__((noreturn));
 
 static void pump(int channel)
@@ -169,13 +169,13 @@ int owndisk_begin(struct config *c, const char *name)
 		pump(fds[0]);
 	}
 	close(fds[0]);
-	/* What a rank prints goes by the channel only. */
+	/* A rank's output is sent only over the channel. */
 	null = open("/dev/null", O_RDWR);
 	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)
 		die("/dev/null: %s", strerror(errno));
 	if (null > 2)
 		close(null);
-	setsid(); /* the end of ssh's session ends the pump; the agent ends by its channel */
+	setsid(); /* the end of ssh's session ends the pump; the agent ends with its channel */
 	fcntl(fds[1], F_SETFD, FD_CLOEXEC);
 	return fds[1];
 }

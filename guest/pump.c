@@ -4,7 +4,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { GENTLE = 4096 }; /* PIPE_BUF: a pipe that polls writable takes so much at once */
+enum { GENTLE = 4096 }; /* PIPE_BUF: a pipe that polls writable accepts this much at once */
 
 static void source_end(struct source *p)
 {
@@ -30,12 +30,12 @@ static void source_ready(struct event *e, uint32_t events)
 		event_watch(e, 0);
 		return;
 	}
-	/* Read to where the frame will stand in the queue: no further copy. */
+	/* Reads to the frame's place in the queue, which saves a copy. */
 	to = buf_reserve(&m->out, FRAME_HEADER + most);
 	n = read(e->fd, to + FRAME_HEADER, most);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	if (n <= 0) { /* EIO: the last program on a terminal has gone */
+	if (n <= 0) { /* EIO: the last program on a terminal has exited */
 		source_end(p);
 		return;
 	}
@@ -84,7 +84,7 @@ static void sink_close(struct sink *p)
 		p->ended(p);
 }
 
-/* Writes what it can; false if the descriptor was closed. */
+/* Writes as much as possible; false if the descriptor was closed. */
 static bool sink_flush(struct sink *p)
 {
 	while (p->q.len) {
@@ -130,7 +130,7 @@ void sink_data(struct sink *p, const void *b, size_t n)
 	const uint8_t *from = b;
 
 	if (p->ev.fd < 0) {
-		/* Nobody reads: the bytes are dropped, and the sender goes on. */
+		/* Nobody reads: the bytes are dropped, and the sender continues. */
 		if (p->s)
 			stream_refill(p->s, p->lane, 0);
 		return;

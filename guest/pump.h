@@ -7,9 +7,9 @@
 struct source { /* descriptor → lane */
 	struct event ev;
 	struct waiter room;
-	struct stream *s; /* NULL: what is read is dropped */
+	struct stream *s; /* NULL: read bytes are dropped */
 	int lane;
-	void (*ended)(struct source *p); /* the descriptor came to its end and was closed */
+	void (*ended)(struct source *p); /* the descriptor reached its end and was closed */
 	void *owner;
 };
 
@@ -19,13 +19,13 @@ struct sink { /* lane → descriptor */
 	int lane;
 	struct buf q;
 	bool eof;		       /* close the descriptor once q is written */
-	bool gentle;		       /* a descriptor in blocking mode: write only what it has room for */
+	bool gentle;		       /* a descriptor in blocking mode: write only as much as it has room for */
 	void (*ended)(struct sink *p); /* closed: all is written, or the reader has gone */
 	void *owner;
 };
 
 void source_start(struct source *p, int fd, struct stream *s, int lane, void (*ended)(struct source *), void *owner);
-/* To be called when credit came. */
+/* To be called when credit was received. */
 void source_go(struct source *p);
 void source_stop(struct source *p);
 

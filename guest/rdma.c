@@ -24,7 +24,7 @@ static void put_string(struct message *m, uint16_t type, const char *s)
 	m->h.nlmsg_len = NLMSG_ALIGN(m->h.nlmsg_len) + NLA_ALIGN(a->nla_len);
 }
 
-/* The request of `rdma link add` (rdma(8), RDMA_NLDEV_CMD_NEWLINK of rdma_netlink.h). */
+/* Sends the request of `rdma link add` (rdma(8), RDMA_NLDEV_CMD_NEWLINK of rdma_netlink.h). */
 int rdma_add_link(const char *name, const char *type, const char *net)
 {
 	struct message m = { .h = {

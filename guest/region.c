@@ -31,7 +31,7 @@ static bool reads(const char *path, const char *want)
 	return !strcmp(b, want);
 }
 
-/* The file of the ivshmem device's memory (PCI 1af4:1110, BAR 2). */
+/* Finds the file of the ivshmem device's memory (PCI 1af4:1110, BAR 2). */
 static bool find_ivshmem(char *to, size_t size)
 {
 	DIR *d = opendir(devices);
@@ -50,7 +50,7 @@ static bool find_ivshmem(char *to, size_t size)
 		snprintf(path, sizeof(path), "%s/%s/vendor", devices, e->d_name);
 		if (!reads(path, "0x1af4"))
 			continue;
-		/* Without it the device does not answer to its memory. */
+		/* Without it the device does not respond to accesses to its memory. */
 		snprintf(path, sizeof(path), "%s/%s/enable", devices, e->d_name);
 		fd = open(path, O_WRONLY | O_CLOEXEC);
 		if (fd < 0 || write(fd, "1", 1) != 1)

@@ -14,7 +14,7 @@
 enum {
 	CLIENTS_MAX = 1024,
 	CLIENT_STREAMS = 4,
-	CLIENT_OUT = 4 << 20, /* bytes a client may leave unread before it is dropped */
+	CLIENT_OUT = 4 << 20, /* unread bytes of a client above which it is dropped */
 	GROUPS = 1024,
 };
 
@@ -49,7 +49,7 @@ static void on_data(struct stream *s, int lane, const uint8_t *b, size_t n)
 	stream_data(o, lane, b, n);
 	if (o->m != host)
 		return;
-	/* The client waits for the host, not its bytes here. */
+	/* The client waits for the host, instead of its bytes being queued here. */
 	c = s->m->owner;
 	if (!mux_room(host, &c->room))
 		mux_pause(&c->m, true);

@@ -1,5 +1,4 @@
-/* Local clients of the agent (nearmetal-rsh): their execs go to the host, which
-   passes them to other VMs. */
+/* Local clients of the agent (nearmetal-rsh): their execs are sent to the host, which passes them to other VMs. */
 #ifndef NM_RELAY_H
 #define NM_RELAY_H
 

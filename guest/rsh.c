@@ -43,7 +43,7 @@ static void complain(const char *text)
 		leave(FAILED);
 }
 
-/* Ends once all output is written. */
+/* Exits once all output is written. */
 static void check(void)
 {
 	struct rlimit none = { 0, 0 };
@@ -53,7 +53,7 @@ static void check(void)
 	if (killed_by) {
 		sigset_t s;
 
-		/* Die as the program did, without a core of our own. */
+		/* Dies as the program did, without a core file of its own. */
 		setrlimit(RLIMIT_CORE, &none);
 		signal(killed_by, SIG_DFL);
 		sigemptyset(&s);
@@ -195,7 +195,7 @@ static int connect_agent(void)
 	return connect(fd, (struct sockaddr *) &a, sizeof(a)) ? -1 : fd;
 }
 
-/* Skips options as ssh has them; the index of the VM's name. */
+/* Skips ssh's options; returns the index of the VM's name. */
 static int skip_options(int argc, char **argv, bool *no_stdin)
 {
 	int i = 1;
@@ -269,9 +269,9 @@ int rsh_main(int argc, char **argv)
 	fields_add(&hello, "protocol", "1");
 	mux_hello(&mux, &hello);
 	stream = mux_open(&mux, &open, &ops, NULL);
-	/* Standard streams may be shared with others: they stay in blocking mode. */
+	/* Standard streams may be shared with other processes, so they stay in blocking mode. */
 	sink_start(&out, 1, stream, LANE_DATA, sink_ended, NULL);
-	/* A twin, so that our own complaints still find descriptor 2 open. */
+	/* A duplicate, so that descriptor 2 stays open for this program's own messages. */
 	sink_start(&err, fcntl(2, F_DUPFD_CLOEXEC, 3), stream, LANE_ERROR, sink_ended, NULL);
 	out.gentle = err.gentle = true;
 	if (no_stdin) {

@@ -19,8 +19,8 @@ struct conn {
 	struct source out; /* socket → host */
 	struct sink in;	   /* host → socket */
 	bool out_done, in_done;
-	struct listener *waits; /* an accept that has no connection yet */
-	struct conn *next;	/* of those that wait */
+	struct listener *waits; /* an accept without a connection */
+	struct conn *next;	/* next waiting connection */
 };
 
 struct listener {
@@ -34,7 +34,7 @@ struct listener {
 static struct listener *listeners;
 static uint64_t listener_ids;
 
-/* Reads A.B.C.D:PORT or [V6]:PORT; the length of the address, 0 if it is none. */
+/* Parses A.B.C.D:PORT or [V6]:PORT; returns the length of the address, 0 if it is invalid. */
 static socklen_t parse_addr(const char *s, struct sockaddr_storage *a)
 {
 	char host[64];
@@ -161,7 +161,7 @@ static void in_ended(struct sink *p)
 {
 	struct conn *c = p->owner;
 
-	/* The source has the socket open still. */
+	/* The source still has the socket open. */
 	if (c->out.ev.fd >= 0)
 		shutdown(c->out.ev.fd, SHUT_WR);
 	c->in_done = true;
@@ -183,7 +183,7 @@ static void connected(struct conn *c, int fd)
 	buf_free(&b);
 	source_start(&c->out, fd, c->s, LANE_DATA, out_ended, c);
 	sink_start(&c->in, twin, c->s, LANE_DATA, in_ended, c);
-	/* What the host sent ahead. */
+	/* Data that the host sent in advance. */
 	if (held.len)
 		sink_data(&c->in, buf_head(&held), held.len);
 	buf_free(&held);
@@ -245,7 +245,7 @@ static struct conn *conn_new(struct mux *m, uint32_t id)
 	return c;
 }
 
-/* The errno goes with it: a caller that only wants to know whether the peer is there takes ECONNREFUSED as a yes. */
+/* The errno is sent with it: a caller that only checks whether the peer exists treats ECONNREFUSED as success. */
 static void refuse(struct conn *c, const char *addr, int err)
 {
 	struct buf b = { 0 };
@@ -318,7 +318,7 @@ static void listen_ready(struct event *e, uint32_t events)
 		unlist(c);
 		connected(c, fd);
 	}
-	event_watch(e, 0); /* until the host waits for the next one */
+	event_watch(e, 0); /* until the host waits for the next connection */
 }
 
 static void listener_end(struct stream *s, bool reset, const char *text)

@@ -4,7 +4,7 @@
 
 #include "mux.h"
 
-/* A connection to A.B.C.D:PORT or [V6]:PORT that programs may inherit, -1 with errno. It may wait. */
+/* Returns a connection to A.B.C.D:PORT or [V6]:PORT that programs may inherit, -1 with errno. It may block. */
 int tcp_dial(const char *addr);
 
 void tcp_open(struct mux *m, uint32_t id, const struct fields *h);

@@ -21,7 +21,7 @@ bool uevent_wait(bool (*there)(void *what), void *what, int timeout_ms)
 		close(p.fd);
 		p.fd = -1;
 	}
-	/* Once more, for what came before the socket did. */
+	/* Checked again, for events before the socket existed. */
 	while (!(found = there(what))) {
 		uint64_t now = now_ns();
 		int left = now >= end ? 0 : (end - now) / 1000000 + 1;
@@ -29,7 +29,7 @@ bool uevent_wait(bool (*there)(void *what), void *what, int timeout_ms)
 		if (!left)
 			break;
 		if (p.fd < 0 && left > 10)
-			left = 10; /* no uevents in this kernel */
+			left = 10; /* this kernel has no uevents */
 		poll(&p, 1, left);
 		while (p.fd >= 0 && recv(p.fd, b, sizeof(b), 0) > 0)
 			;

@@ -1,10 +1,10 @@
-/* Waits for what the kernel makes. */
+/* Waits for objects that the kernel creates. */
 #ifndef NM_UEVENT_H
 #define NM_UEVENT_H
 
 #include <stdbool.h>
 
-/* Asks there(what) now and after each uevent, until it says true or the time is over. */
+/* Calls there(what) now and after each uevent, until it returns true or the time is over. */
 bool uevent_wait(bool (*there)(void *what), void *what, int timeout_ms);
 
 #endif

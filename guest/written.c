@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 enum {
-	FOUND_MAX = 1000,  /* files that are listed */
-	SEEN_MAX = 200000, /* entries that are read: some 0.3 s */
+	FOUND_MAX = 1000,  /* maximum number of listed files */
+	SEEN_MAX = 200000, /* maximum number of entries read: some 0.3 s */
 	DEPTH_MAX = 64,
-	GLANCE_MAX = 2000, /* entries that written_since reads: some 5 ms in an emulated VM */
+	GLANCE_MAX = 2000, /* maximum number of entries that written_since reads: some 5 ms in an emulated VM */
 };
 
-/* What is a VM's own, or made by its start. */
+/* Returns whether a path is the VM's own, or made by its boot. */
 static bool left_out(const char *path, const char *name)
 {
 	static const char *const paths[] = {
@@ -34,8 +34,8 @@ static bool left_out(const char *path, const char *name)
 
 struct walk {
 	struct timespec since;
-	size_t see, find; /* entries and files, beyond which it is enough */
-	bool list;	  /* paths go to standard output */
+	size_t see, find; /* numbers of entries and files after which the walk ends */
+	bool list;	  /* print paths to standard output */
 	size_t seen, found;
 };
 
@@ -44,7 +44,7 @@ static bool since(const struct walk *w, const struct timespec *t)
 	return t->tv_sec > w->since.tv_sec || (t->tv_sec == w->since.tv_sec && t->tv_nsec >= w->since.tv_nsec);
 }
 
-/* Goes through what is below the directory fd, whose path is path, and closes fd; false: enough. */
+/* Walks the tree below the directory fd, whose path is path, and closes fd; false: a limit was reached. */
 static bool walk(struct walk *w, int fd, char *path, size_t len, int depth)
 {
 	DIR *d = fdopendir(fd);
@@ -53,7 +53,7 @@ static bool walk(struct walk *w, int fd, char *path, size_t len, int depth)
 
 	if (!d) {
 		close(fd);
-		return true; /* what cannot be read is not listed */
+		return true; /* unreadable directories are not listed */
 	}
 	while (more && (e = readdir(d))) {
 		size_t n = strlen(e->d_name);

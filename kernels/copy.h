@@ -5,9 +5,8 @@
 #include <stddef.h>
 
 /*
- * memcpy() with the widest vector registers that are there, without the string
- * instruction that glibc turns to at some KiB, which is slower between two processes and
- * ten times slower when emulated.
+ * Like memcpy(), with the widest available vector registers, and without the string instruction that glibc uses from
+ * some KiB on. That instruction is slower between two processes and ten times slower when emulated.
  */
 void copy_block(void *to, const void *from, size_t bytes);
 

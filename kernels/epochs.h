@@ -1,4 +1,4 @@
-/* Checks of MPI's one-sided synchronisation: what nm_epochs' parts share. */
+/* Checks of MPI's one-sided synchronisation: the declarations that nm_epochs' parts share. */
 #ifndef EPOCHS_H
 #define EPOCHS_H
 
@@ -18,35 +18,35 @@ struct job {
 	uint64_t *block; /* to send from and receive into */
 };
 
-/* Words behind the blocks. */
+/* Words after the blocks. */
 enum { FIRST, SECOND, THIRD, FOURTH, SPARE = 8 };
 
 struct check {
 	const char *name;
-	bool (*run)(struct job *j); /* false: something was wrong on this rank */
+	bool (*run)(struct job *j); /* false: a fault on this rank */
 };
 
 extern const struct check active_checks[], passive_checks[]; /* ended by a NULL name */
-/* Windows of the check's own, once. */
+/* Checks with windows of their own, which run once. */
 extern const struct check window_checks[];
 
-/* What this rank is in; whoever waits for too long names it. */
+/* The current step of this rank, printed when a wait times out. */
 extern const char *volatile stage;
 #define DO(call) (stage = #call, (void) (call))
 
-/* Zeroed; ends the job if there is none. */
+/* Returns zeroed memory; ends the job if there is none. */
 void *allocate(size_t bytes);
 /* Displacement, in words, of rank's block and of spare word s. */
 MPI_Aint at(const struct job *j, int rank);
 MPI_Aint spare(const struct job *j, int s);
-/* Makes the window zero on all ranks; no epoch may be open. */
+/* Sets the window to zero on all ranks; no epoch may be open. */
 void clear(struct job *j);
-/* j->block gets what rank sends in a phase; what is in words is the same? */
+/* fill() fills j->block with the data that rank sends in a phase; same() compares words with it. */
 void fill(struct job *j, uint64_t phase);
 bool same(const struct job *j, const uint64_t *words, int from, uint64_t phase);
-/* j->block into this rank's block of rank to; within an epoch. */
+/* Puts j->block into this rank's block at rank to; within an epoch. */
 void put(struct job *j, int to);
-/* A group of one rank, and of all but this one: to be freed. */
+/* Returns a group of one rank, or of all ranks but this one, which the caller frees. */
 MPI_Group group_of(const struct job *j, int rank);
 MPI_Group others(const struct job *j);
 

@@ -1,4 +1,4 @@
-/* Epochs that the target takes part in: fence; post, start, complete and wait. */
+/* Epochs in which the target participates: fence; post, start, complete and wait. */
 #include <stdlib.h>
 
 #include "epochs.h"
@@ -29,13 +29,13 @@ static bool asserts(struct job *j)
 		uint64_t phase = (uint64_t) k;
 		uint64_t *own = j->base + at(j, j->rank), mark = 0;
 
-		/* Puts only. The window is not stored to from here to the next fence. */
+		/* Puts only. There are no stores to the window until the next fence. */
 		DO(MPI_Win_fence(MPI_MODE_NOPRECEDE, j->win));
 		fill(j, phase);
 		put(j, right_of(j));
 		DO(MPI_Win_fence(MPI_MODE_NOSTORE | MPI_MODE_NOSUCCEED, j->win));
 		ok = ok && same(j, j->base + at(j, left_of(j)), left_of(j), phase);
-		/* Stores of one's own, then gets only. */
+		/* Local stores, then gets only. */
 		own[0] = phase + 1000;
 		DO(MPI_Win_fence(MPI_MODE_NOPRECEDE | MPI_MODE_NOPUT, j->win));
 		MPI_Get(&mark, 1, MPI_UINT64_T, left_of(j), at(j, left_of(j)), 1, MPI_UINT64_T, j->win);
@@ -49,7 +49,7 @@ static bool asserts(struct job *j)
 	return ok;
 }
 
-/* Around a ring: nobody writes before the target posts, and all is there when it has waited. */
+/* Around a ring: no data is written before the target posts, and all of it has arrived after its wait. */
 static bool ring(struct job *j)
 {
 	MPI_Group from = group_of(j, left_of(j)), to = group_of(j, right_of(j));
@@ -63,7 +63,7 @@ static bool ring(struct job *j)
 		put(j, right_of(j));
 		DO(MPI_Win_complete(j->win));
 		DO(MPI_Win_wait(j->win));
-		/* A neighbour that is ahead may be in the next round's start, not further. */
+		/* A neighbour that is ahead may be in the next round's start, but not further. */
 		ok = ok && same(j, got, left_of(j), (uint64_t) k);
 		ok = ok && same(j, got, left_of(j), (uint64_t) k);
 	}
@@ -72,7 +72,7 @@ static bool ring(struct job *j)
 	return ok;
 }
 
-/* Puts to all of a group in an epoch, with start first or post first; phase is the data. */
+/* Puts to all ranks of a group in an epoch, with start first or post first; phase determines the data. */
 static bool exchange(struct job *j, MPI_Group group, bool start_first, uint64_t phase)
 {
 	int n, *ranks = allocate((size_t) j->ranks * sizeof(*ranks)), *in = allocate((size_t) j->ranks * sizeof(*in));
@@ -106,10 +106,10 @@ static bool orders(struct job *j)
 	MPI_Group all = others(j), one;
 	bool ok = true;
 
-	/* Each in turn starts before it posts. */
+	/* In each exchange one rank starts before it posts. */
 	for (int k = 0; k < j->ranks; k++)
 		ok = exchange(j, all, k == j->rank, (uint64_t) k) && ok;
-	/* From one to the next: who has been reached reaches further. */
+	/* From one rank to the next: a rank that was reached reaches the next one. */
 	fill(j, 100);
 	if (j->rank > 0) {
 		one = group_of(j, j->rank - 1);
@@ -126,7 +126,7 @@ static bool orders(struct job *j)
 		MPI_Group_free(&one);
 	}
 	DO(MPI_Barrier(j->comm));
-	/* One reaches all others, each in turn. */
+	/* One rank reaches all others; each rank in turn. */
 	for (int k = 0; k < j->ranks; k++) {
 		one = group_of(j, k);
 		if (k == j->rank) {
@@ -181,7 +181,7 @@ static bool nocheck(struct job *j)
 		for (int from = 0; from < j->ranks; from++)
 			ok = ok && (from == j->rank || same(j, j->base + at(j, from), from, (uint64_t) k));
 		own[0] = (uint64_t) k + 7;
-		/* Nothing is put: gets only. */
+		/* No puts: gets only. */
 		DO(MPI_Win_post(all, MPI_MODE_NOPUT, j->win));
 		DO(MPI_Win_start(all, 0, j->win));
 		for (int from = 0; from < j->ranks; from++)
@@ -197,7 +197,7 @@ static bool nocheck(struct job *j)
 	return ok;
 }
 
-/* MPI_Win_test in MPI_Win_wait's place, before and after the puts came. */
+/* MPI_Win_test instead of MPI_Win_wait, before and after the puts arrive. */
 static bool tested(struct job *j)
 {
 	MPI_Group from = group_of(j, left_of(j)), to = group_of(j, right_of(j));
@@ -208,7 +208,7 @@ static bool tested(struct job *j)
 		fill(j, (uint64_t) k);
 		DO(MPI_Win_post(from, 0, j->win));
 		DO(MPI_Win_test(j->win, &done));
-		/* Whoever is to put needs this rank's word first. */
+		/* Ranks that put need this rank's message first. */
 		ok = ok && !done;
 		DO(MPI_Sendrecv(NULL, 0, MPI_INT, left_of(j), 1, NULL, 0, MPI_INT, right_of(j), 1, j->comm,
 				MPI_STATUS_IGNORE));
@@ -224,7 +224,7 @@ static bool tested(struct job *j)
 	return ok;
 }
 
-/* Messages overtake no epoch: one that is sent after complete comes before wait is over. */
+/* Messages do not overtake an epoch: a message sent after complete arrives before wait ends. */
 static bool message(struct job *j)
 {
 	MPI_Group from = group_of(j, left_of(j)), to = group_of(j, right_of(j));
@@ -254,8 +254,8 @@ static bool message(struct job *j)
 }
 
 /*
- * Even ranks with odd ones, then each with its like: a rank that has done with the first
- * posts to one that waits for others' posts yet.
+ * Even ranks with odd ones, then each with its own kind: a rank that has finished the first exchange posts to one
+ * that still waits for others' posts.
  */
 static bool parity(struct job *j)
 {
@@ -285,7 +285,7 @@ static bool parity(struct job *j)
 	return ok;
 }
 
-/* All have posted to one, which then reaches them one by one. */
+/* All ranks have posted to one, which then reaches them one by one. */
 static bool early(struct job *j)
 {
 	bool ok = true;

@@ -1,4 +1,4 @@
-/* Epochs that the target takes no part in, and accumulates: locks, flushes, requests, order. */
+/* Epochs in which the target does not participate, and accumulates: locks, flushes, requests, order. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static void put_word(struct job *j, const uint64_t *from, int to, MPI_Aint where
 	MPI_Put(from, 1, MPI_UINT64_T, to, where, 1, MPI_UINT64_T, j->win);
 }
 
-/* Two counters, which are equal for whoever has the lock: that of others and one's own. */
+/* Two counters, a remote and a local one, which are equal for the rank that holds the lock. */
 static bool exclusive(struct job *j)
 {
 	uint64_t all = (uint64_t) j->ranks * (uint64_t) j->rounds;
@@ -89,7 +89,7 @@ static bool shared(struct job *j)
 	return ok;
 }
 
-/* Locks of all targets at a time, taken in the order of ranks. */
+/* Locks of all targets at a time, acquired in the order of ranks. */
 static bool several(struct job *j)
 {
 	bool ok = true;
@@ -117,7 +117,7 @@ static bool several(struct job *j)
 	return load(j, FIRST) == (uint64_t) j->ranks * (uint64_t) j->rounds && ok;
 }
 
-/* Locks that are known to be free, and after them some that are not. */
+/* Locks that are known to be free, followed by some that are not. */
 static bool nolock(struct job *j)
 {
 	bool ok = true;
@@ -149,8 +149,8 @@ static bool nolock(struct job *j)
 }
 
 /*
- * What a flush has ended lies in the target's memory before a message that is sent then
- * comes; after a local one the buffer is free.
+ * Data completed by a flush is in the target's memory before a message sent after the flush arrives; after a local
+ * flush the buffer is free.
  */
 static bool flush(struct job *j)
 {
@@ -219,7 +219,7 @@ static bool request(struct job *j)
 			ok = false;
 	}
 	DO(MPI_Win_unlock_all(j->win));
-	/* Each ticket of rank 0's was drawn once. */
+	/* Each ticket of rank 0 was drawn once. */
 	DO(MPI_Allreduce(tickets, seen, (int) all, MPI_UINT64_T, MPI_SUM, j->comm));
 	for (size_t i = 0; i < all; i++)
 		ok = ok && seen[i] == 1;
@@ -232,8 +232,8 @@ static bool request(struct job *j)
 }
 
 /*
- * Accumulates of one origin to one place happen in the order of their calls, whatever their
- * kind and length, without a flush in between.
+ * Accumulates of one origin to one location are applied in the order of their calls, for any kind and length, without
+ * a flush in between.
  */
 static bool order(struct job *j)
 {
@@ -283,7 +283,7 @@ static bool order(struct job *j)
 	return ok;
 }
 
-/* Sums of all at all, by every call there is, long ones among short ones. */
+/* Sums of all ranks at all ranks, by every available call, long ones between short ones. */
 static bool atomic(struct job *j)
 {
 	uint64_t one = 1, *ones = allocate(j->count * 8), *got = allocate(j->count * 8), before, last = 0;
@@ -310,7 +310,7 @@ static bool atomic(struct job *j)
 			MPI_Accumulate(&real, 1, MPI_DOUBLE, to, spare(j, FOURTH), 1, MPI_DOUBLE, MPI_SUM, j->win);
 			DO(MPI_Win_flush_local(to, j->win));
 			if (!by) {
-				/* Its own additions in between: three of them at the least. */
+				/* At least three of its own additions are in between. */
 				ok = ok && before >= last + 2 && got[0] > before;
 				last = got[0] + 1;
 			}
@@ -331,7 +331,7 @@ static bool atomic(struct job *j)
 	return ok;
 }
 
-/* A counter of rank 0's by compare-and-swap, which others read meanwhile. */
+/* A counter of rank 0, changed by compare-and-swap, which others read at the same time. */
 static bool swap(struct job *j)
 {
 	uint64_t expect = 0, next, got, read, last = 0, none = 0;
@@ -345,7 +345,7 @@ static bool swap(struct job *j)
 		DO(MPI_Win_flush(0, j->win));
 		k += got == expect;
 		expect = got == expect ? next : got;
-		/* In order, and never backwards. */
+		/* In order, and never decreasing. */
 		ok = ok && read >= expect && read >= last;
 		last = read;
 	}
@@ -354,7 +354,7 @@ static bool swap(struct job *j)
 	return (j->rank || load(j, FIRST) == (uint64_t) j->ranks * (uint64_t) j->rounds) && ok;
 }
 
-/* Locks of one beside locks of all: nobody asks for one while it has another. */
+/* Locks of one rank next to locks of all: no rank requests one while it holds another. */
 static bool crowd(struct job *j)
 {
 	uint64_t one = 1, n;

@@ -1,10 +1,10 @@
-/* Windows of other kinds: two at once, memory that comes and goes, memory that is shared. */
+/* Windows of other kinds: two at once, memory that is attached and detached, memory that is shared. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "epochs.h"
 
-/* A second window, in which ranks count backwards, is in its epochs while the first is. */
+/* A second window, in which ranks count backwards, is in its epochs at the same time as the first. */
 static bool two(struct job *j)
 {
 	struct job a = *j, b = *j;
@@ -63,7 +63,7 @@ static bool two(struct job *j)
 	return ok;
 }
 
-/* Memory attached, reached, detached, and other memory in its place. */
+/* Memory is attached, accessed, detached, and replaced by other memory. */
 static bool dynamic(struct job *j)
 {
 	size_t bytes = j->count * 8;
@@ -85,7 +85,7 @@ static bool dynamic(struct job *j)
 		DO(MPI_Allgather(&mine, 1, MPI_AINT, where, 1, MPI_AINT, j->comm));
 		MPI_Get_address(counter, &counters);
 		DO(MPI_Bcast(&counters, 1, MPI_AINT, 0, j->comm));
-		/* Under locks. */
+		/* With locks. */
 		fill(j, phase);
 		DO(MPI_Win_lock_all(0, win));
 		MPI_Put(j->block, (int) j->count, MPI_UINT64_T, right_of(j), where[right_of(j)], (int) j->count,
@@ -105,7 +105,7 @@ static bool dynamic(struct job *j)
 			MPI_UINT64_T, win);
 		DO(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
 		ok = ok && same(j, memory, left_of(j), phase + 1);
-		/* By turns. */
+		/* With post and start. */
 		DO(MPI_Win_post(from, 0, win));
 		DO(MPI_Win_start(to, 0, win));
 		fill(j, phase + 2);
@@ -127,7 +127,7 @@ static bool dynamic(struct job *j)
 	return ok;
 }
 
-/* A window whose memory all of a node's ranks load from and store to. */
+/* A window whose memory all ranks of a node access by loads and stores. */
 static bool memory(struct job *j)
 {
 	static const char *const apart[] = { "false", "true" };

@@ -37,7 +37,7 @@ static const char help[] = "nm_bw - bandwidth from one MPI rank to another\n"
 			   "Example:\n"
 			   "  mpirun -n 2 nm_bw --sizes 4KiB:4MiB --json\n";
 
-/* A window's requests, and their statuses, which OSU's program asks for as well. */
+/* A window's requests, and their statuses, which OSU's program also requests. */
 struct window {
 	MPI_Request *requests;
 	MPI_Status *statuses;
@@ -66,7 +66,7 @@ static void windows(const struct p2p *p, int bytes, long n, const struct window 
 	}
 }
 
-/* False: a message was damaged. */
+/* Returns false if a message was damaged. */
 static bool measure(struct p2p *p, size_t bytes, const struct window *q)
 {
 	long warmup = p2p_warmup(p, bytes), n;

@@ -1,6 +1,6 @@
 /*
- * Conjugate gradients on a Poisson problem, whose result is checked and is the same to
- * the last bit for every number of ranks, every MPI library and every processor.
+ * Conjugate gradients on a Poisson problem. The result is checked, and is identical to the last bit for every number
+ * of ranks, every MPI library and every processor.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -63,8 +63,8 @@ struct options {
 };
 
 /*
- * One rank's share of the grid: rows first to first + rows - 1 of n. A field has rows + 2
- * rows of n points, the first and the last being the neighbours' border rows, or zeros.
+ * One rank's share of the grid: rows first to first + rows - 1 of n. A field has rows + 2 rows of n points; the first
+ * and the last are the neighbours' border rows, or zeroes.
  */
 struct grid {
 	int n, first, rows, rank, ranks;
@@ -132,7 +132,7 @@ static double *field(const struct grid *g)
 	return allocate((size_t) (g->rows + 2) * (size_t) g->n, sizeof(double));
 }
 
-/* The points of row i of a field, 0 being this rank's first. */
+/* Returns the points of row i of a field, 0 being this rank's first. */
 static double *row(const struct grid *g, double *f, int i)
 {
 	return f + (size_t) (i + 1) * (size_t) g->n;
@@ -154,7 +154,7 @@ static void share_out(struct grid *g, int n)
 	g->all = allocate((size_t) n, sizeof(double));
 }
 
-/* The sum of g->sums over all rows of all ranks, added in the rows' order. */
+/* Returns the sum of g->sums over all rows of all ranks, added in the rows' order. */
 static double total(struct grid *g)
 {
 	double sum = 0;
@@ -178,7 +178,7 @@ static double dot(struct grid *g, double *a, double *b)
 	return total(g);
 }
 
-/* Row i of the matrix times p. */
+/* Computes row i of the matrix times p. */
 static void stencil(const struct grid *g, double *p, double *out, int i)
 {
 	const double *c = row(g, p, i), *up = row(g, p, i - 1), *down = row(g, p, i + 1);
@@ -192,7 +192,7 @@ static void stencil(const struct grid *g, double *p, double *out, int i)
 	}
 }
 
-/* out = A p, the border rows of p exchanged meanwhile. */
+/* out = A p; the border rows of p are exchanged during the computation. */
 static void apply(const struct grid *g, double *p, double *out)
 {
 	int above = g->rank > 0 ? g->rank - 1 : MPI_PROC_NULL;
@@ -222,7 +222,7 @@ static void add(const struct grid *g, double *y, double a, double *x)
 		to[k] = to[k] + a * from[k];
 }
 
-/* The exact solution u, and the right-hand side b: h^2 times the problem's. */
+/* Computes the exact solution u, and the right-hand side b: h^2 times the problem's. */
 static void problem(const struct grid *g, double *u, double *b)
 {
 	double m = g->n + 1, h = 1 / m;
@@ -301,7 +301,7 @@ static struct result solve(struct grid *g, const struct options *o)
 	res.seconds = now() - start;
 	res.converged = sqrt(rr) <= o->tolerance * sqrt(bb);
 
-	/* The residual of x itself: that of the recurrence could hide a mistake. */
+	/* The residual is computed from x itself, because the recurrence's could hide a mistake. */
 	apply(g, x, ap);
 	memcpy(row(g, r, 0), row(g, b, 0), bytes);
 	add(g, r, -1, ap);
@@ -342,7 +342,7 @@ static void print_json(const struct grid *g, const struct result *res, const cha
 	       res->residual, res->residual, res->error, res->error, res->checksum);
 }
 
-/* The hosts of the ranks in their order, each once where it stands in a row: "vm0 vm1". */
+/* Returns the hosts of the ranks in their order, each once per run of equal ones: "vm0 vm1". */
 static char *where(const struct grid *g, int *emulated_ranks)
 {
 	enum { LEN = MPI_MAX_PROCESSOR_NAME + 1 };
@@ -364,7 +364,7 @@ static char *where(const struct grid *g, int *emulated_ranks)
 	return out;
 }
 
-/* What is wrong with the result, or NULL. */
+/* Returns the fault of the result, or NULL. */
 static const char *wrong(const struct grid *g, const struct options *o, const struct result *res)
 {
 	char sum[17];

@@ -51,7 +51,10 @@ static bool sums(void)
 	return operation == REDUCE || operation == ALLREDUCE;
 }
 
-/* Every rank's part of the send buffer; scatter's root sends to each what that one would send. */
+/*
+ * Fills every rank's part of the send buffer; scatter's root sends to each rank the data that the rank itself would
+ * send.
+ */
 static void fill(const struct p2p *p, size_t bytes)
 {
 	int parts = operation == SCATTER || operation == ALLTOALL ? p->ranks : 1;

@@ -1,4 +1,4 @@
-/* MPI's rules of one-sided synchronisation and order, each checked by what it leaves. */
+/* MPI's rules of one-sided synchronisation and order, each checked by its result. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -127,7 +127,7 @@ MPI_Group others(const struct job *j)
 	return g;
 }
 
-/* Nothing but what a signal's handler may call. */
+/* Prints, with only functions that a signal's handler may call. */
 static void say(const char *s)
 {
 	if (write(STDERR_FILENO, s, strlen(s)) < 0)
@@ -147,7 +147,7 @@ static void too_long(int signal)
 	say(" took too long; this rank is in ");
 	say(stage);
 	say("\n");
-	/* Others, whose time is up as well, say it before the launcher ends them. */
+	/* Other ranks, whose time is also over, print their step before the launcher ends them. */
 	sleep(2);
 	_exit(3);
 }
@@ -234,7 +234,7 @@ static bool known(const char *list)
 	return true;
 }
 
-/* Returns -1 to go on, else the status to exit with. */
+/* Returns -1 to continue, else the status to exit with. */
 static int read_options(struct job *j, uint64_t *bytes, int argc, char **argv)
 {
 	static const struct option options[] = {

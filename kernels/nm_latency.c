@@ -54,7 +54,7 @@ static void round_trips(const struct p2p *p, int bytes, long n, double *samples)
 	}
 }
 
-/* False: a message was damaged. */
+/* Returns false if a message was damaged. */
 static bool measure(struct p2p *p, size_t bytes)
 {
 	long warmup = p2p_warmup(p, bytes), n;

@@ -49,7 +49,7 @@ struct job {
 	uint64_t *base;
 	uint64_t *block; /* to send from and receive into */
 	const char *kind;
-	bool failed; /* anything, on this rank */
+	bool failed; /* a fault occurred on this rank */
 };
 
 enum { COUNTER, TICKET, SWAPPED, SUM, MOST, LAST, SPARE = 8 };
@@ -65,7 +65,7 @@ static void *allocate(size_t bytes)
 	return p;
 }
 
-/* Word i of what rank sends to rank to in a phase. */
+/* Returns word i of the data that rank sends to rank to in a phase. */
 static uint64_t word(int rank, int to, size_t i, int phase)
 {
 	return ((uint64_t) (unsigned) rank << 48 ^ (uint64_t) (unsigned) to << 32 ^ (uint64_t) phase << 56) +
@@ -78,7 +78,7 @@ static void fill(struct job *j, int to, int phase)
 		j->block[i] = word(j->rank, to, i, phase);
 }
 
-/* Is words what rank from sends to rank to? */
+/* Returns whether words is the data that rank from sends to rank to. */
 static bool same(const struct job *j, const uint64_t *words, int from, int to, int phase)
 {
 	for (size_t i = 0; i < j->count; i++)
@@ -87,7 +87,7 @@ static bool same(const struct job *j, const uint64_t *words, int from, int to, i
 	return true;
 }
 
-/* Displacement, in words, of the block that rank writes, and of spare word s. */
+/* Returns the displacement, in words, of the block that rank writes, and of spare word s. */
 static MPI_Aint at(const struct job *j, int rank)
 {
 	return (MPI_Aint) ((size_t) rank * j->count);
@@ -124,7 +124,7 @@ static void verdict(struct job *j, const char *check, bool ok)
 static void fence(struct job *j)
 {
 	bool ok = true;
-	/* A block may not change before the fence: one for each target. */
+	/* A block must not change before the fence, so there is one for each target. */
 	uint64_t *own = j->block, *all = allocate((size_t) j->ranks * j->count * 8);
 
 	MPI_Win_fence(0, j->win);
@@ -139,7 +139,7 @@ static void fence(struct job *j)
 	for (int from = 0; from < j->ranks; from++)
 		ok = ok && same(j, j->base + at(j, from), from, j->rank, 1);
 	MPI_Win_fence(0, j->win);
-	/* Everybody's block for its right neighbour, from where it lies. */
+	/* Gets every rank's block for its right neighbour, from its place. */
 	for (int r = 0; r < j->ranks; r++)
 		MPI_Get(all + (size_t) r * j->count, (int) j->count, MPI_UINT64_T, (r + 1) % j->ranks, at(j, r),
 			(int) j->count, MPI_UINT64_T, j->win);
@@ -322,7 +322,7 @@ static void window(struct job *j, bool create)
 	free(own);
 }
 
-/* Returns -1 to go on, else the status to exit with. */
+/* Returns -1 to continue, else the status to exit with. */
 static int read_options(struct job *j, int argc, char **argv)
 {
 	static const struct option options[] = {

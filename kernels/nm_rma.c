@@ -52,7 +52,7 @@ static void operations(const struct p2p *p, int bytes, long n, double *seconds)
 	}
 }
 
-/* What arrived, on the rank where it did, must be what the other one has sent. */
+/* Compares the data received, on the rank that received it, with the data that the other rank sent. */
 static bool right(const struct p2p *p, size_t bytes)
 {
 	bool wrong = false, here = p->rank == (get ? 0 : 1);
@@ -95,7 +95,7 @@ static bool measure(struct p2p *p, size_t bytes)
 		MPI_Win_unlock(1, win);
 	}
 	MPI_Barrier(MPI_COMM_WORLD);
-	MPI_Win_lock(MPI_LOCK_SHARED, p->rank, 0, win); /* what was put is seen by its owner's loads */
+	MPI_Win_lock(MPI_LOCK_SHARED, p->rank, 0, win); /* makes put data visible to its owner's loads */
 	bool ok = right(p, bytes);
 	MPI_Win_unlock(p->rank, win);
 	if (!ok)
@@ -115,7 +115,7 @@ static bool measure(struct p2p *p, size_t bytes)
 	return true;
 }
 
-/* The window is made before the first size, when the ranks and sizes are known. */
+/* Makes the window before the first size, when the ranks and sizes are known. */
 static bool first(struct p2p *p, size_t bytes)
 {
 	size_t all = (size_t) (bandwidth ? p->window : 1) * p->max_bytes;

@@ -34,7 +34,7 @@ static const char help[] = "nm_stream - sustainable memory bandwidth of this mac
 			   "  OMP_NUM_THREADS=12 nm_stream --bytes 1GiB\n";
 
 static const char *const names[4] = { "copy", "scale", "add", "triad" };
-static const int words[4] = { 2, 2, 3, 3 }; /* doubles that a loop moves an element */
+static const int words[4] = { 2, 2, 3, 3 }; /* doubles that a loop moves per element */
 
 struct arrays {
 	double *a, *b, *c;
@@ -81,7 +81,7 @@ static void first_touch(const struct arrays *x)
 	}
 }
 
-/* The greatest error relative to what the same loops give for one element. */
+/* Returns the largest error relative to the result of the same loops for one element. */
 static double error(const struct arrays *x, long rounds)
 {
 	double a = 1, b = 2, c = 0, worst = 0;
@@ -116,7 +116,7 @@ static int options(int argc, char **argv, uint64_t *bytes, long *rounds, bool *j
 	while (ok && (c = next_option(argc, argv, "h", list, help, &status)) != -1) {
 		switch (c) {
 		case 'b': ok = value_size("bytes", optarg, 1 << 12, 1ULL << 40, bytes); break;
-		case 'r': /* values grow 15-fold a round: above 260 they leave the range of doubles */
+		case 'r': /* values grow 15-fold per round: above 260 they exceed the range of doubles */
 			ok = value_count("rounds", optarg, 2, 250, rounds);
 			break;
 		case 'j': *json = true; break;

@@ -5,9 +5,9 @@
 #include <getopt.h>
 
 /*
- * The next option: its value in list, which has --help as 'h'. -1: there is no more to read. *status is then
- * -1 to go on; else the status to exit with: 0 when --help was printed, 2 when a line said what is wrong. In an MPI
- * program rank 0 alone prints.
+ * Returns the next option: its value in list, which has --help as 'h'. -1: there are no more. *status is then -1 to
+ * continue, else the status to exit with: 0 if --help was printed, 2 if an error was printed. In an MPI program only
+ * rank 0 prints.
  */
 int next_option(int argc, char **argv, const char *letters, const struct option *list, const char *help, int *status);
 

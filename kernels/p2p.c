@@ -55,7 +55,7 @@ int p2p_options(struct p2p *p, int argc, char **argv)
 	return ok ? status : 2;
 }
 
-/* The library's name and version: the first line of what it says, up to a comma, blanks squeezed. */
+/* Returns the library's name and version: the first line of its own text, up to a comma, blanks squeezed. */
 static void library(char *out, size_t size)
 {
 	static char text[MPI_MAX_LIBRARY_VERSION_STRING + 1];
@@ -107,7 +107,7 @@ static void header(const struct p2p *p, const struct place *places)
 	printf("# %10s %10s %12s %12s %12s %12s\n", "bytes", "iterations", "mean", "min", "median", "p99");
 }
 
-/* What is wrong with the number of ranks, or NULL. */
+/* Returns the fault of the number of ranks, or NULL. */
 static const char *wrong_ranks(const struct p2p *p)
 {
 	switch (p->takes) {
@@ -188,7 +188,7 @@ long p2p_iterations(const struct p2p *p, size_t bytes, long warmup, double secon
 	return n;
 }
 
-/* What rank sends at place i of a message of a size. */
+/* Returns byte i of the message of a size that rank sends. */
 unsigned char p2p_pattern(int rank, size_t bytes, size_t i)
 {
 	return (unsigned char) (i * 31 + (i >> 8) * 7 + bytes % 251 + 101 * (size_t) rank + 1);

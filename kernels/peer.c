@@ -99,14 +99,14 @@ bool peer_waiting_slow(const struct peer *p, struct peer_wait *w)
 
 	if (w->end == 0)
 		w->end = t + p->timeout;
-	/* Where both sides have one CPU between them, the other needs it. */
+	/* If both sides share one CPU, the other needs it. */
 	sched_yield();
 	if (p->child) {
 		siginfo_t info = { 0 };
 
 		/*
-		 * A child that has ended may have answered before: the caller polls once more
-		 * after the end was seen, however long it has waited.
+		 * A child that has ended may have answered before: the caller polls once more after the end was seen,
+		 * regardless of the elapsed time.
 		 */
 		if (w->gone)
 			return false;
@@ -132,9 +132,8 @@ static bool meet(struct peer *p)
 		if (theirs) {
 			atomic_store(&p->mine->echo, theirs);
 			/*
-			 * The number may be that of an earlier run, and the other side may have
-			 * come between: it writes its number before it repeats ours, so that
-			 * its number is read again.
+			 * The number may be that of an earlier run, and the other side may have started in between:
+			 * it writes its number before it repeats this side's, so its number is read again.
 			 */
 			if (atomic_load(&p->theirs->echo) == nonce && atomic_load(&p->theirs->nonce) == theirs)
 				return true;
@@ -183,7 +182,7 @@ bool peer_start(struct peer *p, struct region *r, struct read_times *t, const st
 				_exit(1);
 		}
 	}
-	/* The words of both sides take the area's first page. */
+	/* The words of both sides are in the area's first page. */
 	words = (struct peer_words *) r->scratch;
 	p->mine = words + (p->role == 'b');
 	p->theirs = words + (p->role == 'a');
@@ -207,7 +206,7 @@ int peer_end(struct peer *p, struct region *r, int status)
 	if (p->child > 0) {
 		int wstatus = 0;
 
-		/* It follows this side, which has come to its end. */
+		/* It follows this side, which has reached its end. */
 		if (status)
 			kill(p->child, SIGKILL);
 		if (waitpid(p->child, &wstatus, 0) < 0 || (!status && wstatus))

@@ -1,10 +1,9 @@
 /*
  * Two processes, called a and b, that meet in a region's scratch area.
  *
- * Nothing in the area is trusted: a word is waited for no longer than the time limit,
- * and whatever it holds is compared or bounded before it is used. What an earlier run,
- * or a killed one, left there does not matter: each side makes up a number and goes on
- * only when the other has repeated it.
+ * Nothing in the area is trusted: the wait for a word is bounded by the time limit, and its value is compared or
+ * bounded before it is used. Data that an earlier or killed run left there does not matter: each side generates a
+ * number and continues only when the other has repeated it.
  */
 #ifndef NM_PEER_H
 #define NM_PEER_H
@@ -21,25 +20,25 @@
 
 /* One side's words; only that side writes them. */
 struct peer_words {
-	_Alignas(CACHE_LINE) _Atomic uint64_t nonce;  /* not 0 when the side is there */
+	_Alignas(CACHE_LINE) _Atomic uint64_t nonce;  /* not 0 once the side has started */
 	_Atomic uint64_t echo;			      /* the other's nonce */
 	_Atomic uint64_t parameters[PEER_PARAMETERS]; /* of side a, for b to follow */
 	_Atomic uint64_t base;			      /* phase at the start */
 	/*
-	 * Steps that the side is through with. It goes on from what an earlier run left:
-	 * if it fell, a side that still waits in that run's last step would wait for ever.
+	 * Number of steps that the side has completed. It continues from the value that an earlier run left: if it
+	 * decreased, a side that still waits in that run's last step would wait forever.
 	 */
 	_Alignas(CACHE_LINE) _Atomic uint64_t phase;
 };
 
 struct peer {
 	char role;	/* 'a' or 'b' */
-	double timeout; /* seconds for the other to come, and for each of its steps */
+	double timeout; /* seconds until the other side starts, and for each of its steps */
 	pid_t child;	/* of --fork, 0: none */
 	struct peer_words *mine, *theirs;
-	unsigned char *area; /* for the test itself, on a page */
+	unsigned char *area; /* for the test itself, page-aligned */
 	size_t area_bytes;
-	uint64_t phase; /* steps of this run */
+	uint64_t phase; /* number of steps of this run */
 };
 
 /* The options that the programs over a region have in common. */
@@ -72,31 +71,30 @@ enum { PEER_REGION = 256, PEER_ROLE, PEER_FORK, PEER_CPUS, PEER_TIMEOUT, PEER_JS
 	"      --json                one JSON document instead of the table\n" \
 	"  -h, --help                this text\n"
 
-/* Takes one of PEER_OPTIONS; false after a complaint. */
+/* Parses one of PEER_OPTIONS; false after an error message. */
 bool peer_option(struct peer_options *o, int option, const char *value);
 
-/* Checks that the options fit together; false after a complaint. */
+/* Checks that the options are consistent; false after an error message. */
 bool peer_options_check(const struct peer_options *o);
 
 /*
- * Opens the region, checks that it is cached (t says how fast it reads), forks if asked,
- * pins, lets prepare() reset what this side writes in the area, and meets the other side.
- * From then on peer_parameter() returns what side a was started with. Returns false after a
- * complaint; nothing is then open.
+ * Opens the region, checks that it is cached (t has its read times), forks if requested, pins, lets prepare() reset
+ * the words that this side writes in the area, and meets the other side. From then on peer_parameter() returns side
+ * a's parameters. Returns false after an error message; nothing is then open.
  */
 bool peer_start(struct peer *p, struct region *r, struct read_times *t, const struct peer_options *o,
 		const uint64_t parameters[PEER_PARAMETERS], void (*prepare)(struct peer *));
 
-/* Ends: in a, waits for a child of --fork. Returns the status to exit with. */
+/* Ends: side a waits for a child of --fork. Returns the status to exit with. */
 int peer_end(struct peer *p, struct region *r, int status);
 
-/* A parameter of side a's. It is not checked. */
+/* Returns a parameter of side a, unchecked. */
 uint64_t peer_parameter(const struct peer *p, int i);
 
-/* Both sides reach a step of their own, "phase"; false after a complaint: a time-out. */
+/* Waits until both sides have reached this step, "phase"; false after an error message on a time-out. */
 bool peer_barrier(struct peer *p);
 
-/* Complains that the other side did not answer. Always false. */
+/* Prints that the other side did not answer. Always returns false. */
 bool peer_lost(const struct peer *p);
 
 /* A bounded wait: call peer_waiting() in the loop; when it returns false, stop. */
@@ -110,13 +108,13 @@ bool peer_waiting_slow(const struct peer *p, struct peer_wait *w);
 
 static inline bool peer_waiting(const struct peer *p, struct peer_wait *w)
 {
-	/* Now and then only: reading the clock costs more than the wait. */
+	/* Checked only occasionally, because reading the clock costs more than the wait. */
 	return ++w->spins % 4096 || peer_waiting_slow(p, w);
 }
 
 /*
- * Waits until *word is value or behind it, in the sense of sequence numbers that wrap;
- * the other side may hold anything in it.
+ * Waits until *word is value or later, in the sense of sequence numbers that wrap; the other side may write anything
+ * to it.
  */
 static inline bool peer_await(const struct peer *p, const _Atomic uint64_t *word, uint64_t value)
 {

@@ -1,4 +1,4 @@
-/* Are atomics and fences right between two VMs, or two processes, over a region? */
+/* Checks atomics and fences between two VMs, or two processes, over a region. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,13 +45,13 @@ static const char help[] = "region_atomics - test atomics and fences over a regi
 			   "  nearmetal exec --vm vm1 region_atomics --role b &\n"
 			   "  nearmetal exec --vm vm0 region_atomics --role a\n";
 
-/* The words of the tests, each in a line of its own. a alone resets the shared ones. */
+/* The words of the tests, each in a cache line of its own. Only a resets the shared ones. */
 struct words {
 	_Alignas(CACHE_LINE) _Atomic uint64_t added;
 	_Alignas(CACHE_LINE) _Atomic uint64_t swapped;
 	_Alignas(CACHE_LINE) _Atomic uint64_t x;
 	_Alignas(CACHE_LINE) _Atomic uint64_t y;
-	_Alignas(CACHE_LINE) _Atomic uint64_t round_a; /* rounds that a is through with */
+	_Alignas(CACHE_LINE) _Atomic uint64_t round_a; /* rounds that a has completed */
 	_Alignas(CACHE_LINE) _Atomic uint64_t round_b;
 	_Alignas(CACHE_LINE) _Atomic uint64_t b_saw; /* x, in b's last round */
 };
@@ -128,9 +128,8 @@ static bool cas(struct peer *p, struct words *w, uint64_t n, struct outcome *out
 }
 
 /*
- * In round r each side writes r to its own word and reads the other's. It sees r, or, if
- * it came first, less; that both came first is against the fences. b says what it saw
- * before a goes on.
+ * In round r each side writes r to its own word and reads the other's. The result is r, or less if it came first; if
+ * both came first the fences have failed. b reports its result before a continues.
  */
 static bool fence(struct peer *p, struct words *w, uint64_t rounds, struct outcome *out)
 {
@@ -144,7 +143,7 @@ static bool fence(struct peer *p, struct words *w, uint64_t rounds, struct outco
 	for (uint64_t r = 1; r <= rounds; r++) {
 		uint64_t saw;
 
-		/* Both leave here as nearly at once as two sides can. */
+		/* Both sides leave here as close together as possible. */
 		atomic_store_explicit(done, 2 * r - 1, memory_order_release);
 		if (!peer_await(p, awaited, 2 * r - 1))
 			return false;

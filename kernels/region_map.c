@@ -13,7 +13,7 @@
 #include "summary.h"
 #include "values.h"
 
-/* The size of a devdax device, from sysfs; 0: unknown. */
+/* Returns the size of a devdax device, from sysfs; 0: unknown. */
 static uint64_t device_bytes(dev_t dev)
 {
 	char path[64];
@@ -30,7 +30,7 @@ static uint64_t device_bytes(dev_t dev)
 	return n;
 }
 
-/* Maps fd and finds the header: at the start, or where a devdax region has it. */
+/* Maps fd and finds the header: at the start, or at the offset of a devdax region. */
 static bool map(struct region *r, const char *path, uint64_t bytes)
 {
 	static const uint64_t places[] = { 0, NM_REGION_DEVDAX_OFFSET };
@@ -122,7 +122,7 @@ void region_close(struct region *r)
 	close(r->fd);
 }
 
-/* The least of some rounds, ns a read. Uncached reads do not overlap. */
+/* Returns the minimum of several rounds, ns per read. Uncached reads do not overlap. */
 static double read_time(const volatile uint64_t *page)
 {
 	enum { ROUNDS = 16, READS = 512 };

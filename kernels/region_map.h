@@ -1,4 +1,4 @@
-/* Opening a region, and telling whether it is cached. */
+/* Opening a region, and detecting whether it is cached. */
 #ifndef NM_REGION_MAP_H
 #define NM_REGION_MAP_H
 
@@ -19,12 +19,12 @@ struct region {
 /* Opens and maps the region at path: a PCI BAR in sysfs, a devdax device or a file. */
 bool region_open(struct region *r, const char *path);
 
-/* Makes a region of size bytes in dir that has no name: for two processes of one host. */
+/* Makes an unnamed region of size bytes in dir, for two processes of one host. */
 bool region_temporary(struct region *r, const char *dir, uint64_t bytes);
 
 void region_close(struct region *r);
 
-/* What a read takes, in ns: from the region, and from ordinary memory. */
+/* The duration of a read in ns: from the region, and from ordinary memory. */
 struct read_times {
 	double region, ordinary;
 };
@@ -32,12 +32,12 @@ struct read_times {
 struct read_times region_read_times(const struct region *r);
 
 /*
- * An uncached read takes about 100 ns or more, a cached one under 1 ns natively and some
- * ns when emulated, where both are slow alike; hence a ratio.
+ * Returns whether the region is cached. An uncached read lasts about 100 ns or more, a cached one under 1 ns
+ * natively. Under emulation both last some ns. Therefore their ratio is compared.
  */
 bool read_times_cached(struct read_times t);
 
-/* Measures, and complains about an uncached region, with the remedy. */
+/* Measures, and prints an error for an uncached region, with the remedy. */
 bool region_cached(const struct region *r, const char *path, struct read_times *t);
 
 #endif

@@ -65,7 +65,7 @@ static const char help[] = "region_pingpong - latency and bandwidth over a regio
 #define WINDOW	      64
 #define WINDOW_BYTES  (64ULL << 20)
 
-/* What one side writes: its half of the area starts with this, and its data follow. */
+/* One side's data: its half of the area starts with this, followed by its payload. */
 struct half {
 	_Alignas(CACHE_LINE) _Atomic uint64_t number; /* of the last message */
 	unsigned char payload[LINE_PAYLOAD];
@@ -82,7 +82,7 @@ struct test {
 	struct half *mine, *theirs;
 	size_t data_bytes; /* of half.data */
 	uint64_t parameters[PEER_PARAMETERS];
-	unsigned char *out, *in; /* MAX_BANDWIDTH at most: private copies */
+	unsigned char *out, *in; /* at most MAX_BANDWIDTH: private copies */
 	uint64_t number;
 	bool json;
 	int rows;
@@ -156,8 +156,8 @@ static inline bool await(struct test *t, uint64_t number, size_t bytes)
 }
 
 /*
- * Does n round trips. samples: gets half of each one's time in us, from one reading of the
- * clock to the next, so that their sum is half of the whole time.
+ * Does n round trips. samples receives half of each one's time in us, from one reading of the clock to the next, so
+ * that their sum is half of the whole time.
  */
 static bool round_trips(struct test *t, size_t bytes, uint64_t n, double *samples)
 {
@@ -183,7 +183,7 @@ static bool round_trips(struct test *t, size_t bytes, uint64_t n, double *sample
 	return true;
 }
 
-/* Nanoseconds that a reading of the clock takes, the least of some. */
+/* Returns the nanoseconds of a reading of the clock, the minimum of several. */
 static double clock_ns(void)
 {
 	enum { READINGS = 1000 };
@@ -264,7 +264,7 @@ static bool stream_out(struct test *t, const struct ring *r, size_t bytes, uint6
 		while (*head - *tail >= r->chunks) {
 			uint64_t v = atomic_load_explicit(&t->theirs->tail, memory_order_acquire);
 
-			if (v - *tail <= *head - *tail) /* else it is none of ours */
+			if (v - *tail <= *head - *tail) /* otherwise the value is invalid */
 				*tail = v;
 			if (*head - *tail >= r->chunks && !peer_waiting(&t->peer, &w))
 				return peer_lost(&t->peer);
@@ -339,7 +339,7 @@ static bool bandwidth(struct test *t, size_t bytes)
 	return ok;
 }
 
-/* Takes a's parameters, which b may not trust. */
+/* Reads a's parameters, which b must not trust. */
 static bool parameters_sound(const struct test *t)
 {
 	const uint64_t *p = t->parameters;
@@ -395,7 +395,7 @@ static bool measure(struct test *t)
 	}
 	if (print)
 		printf("}\n");
-	/* b has checked what it got, too. */
+	/* b has also checked the data it received. */
 	return ok && peer_barrier(&t->peer);
 }
 

@@ -10,10 +10,10 @@ struct summary {
 	double min, median, mean, p99, max;
 };
 
-/* Sorts the n > 0 samples. p99 is the nearest rank: 99 % of the samples are not above it. */
+/* Sorts the n > 0 samples and returns their summary. p99 is the nearest rank: 99 % of the samples are not above it. */
 struct summary summarize(double *samples, size_t n);
 
-/* Seconds from some start, CLOCK_MONOTONIC. */
+/* Returns seconds of CLOCK_MONOTONIC. */
 static inline double now(void)
 {
 	struct timespec ts;
@@ -22,7 +22,7 @@ static inline double now(void)
 	return (double) ts.tv_sec + 1e-9 * (double) ts.tv_nsec;
 }
 
-/* The size after bytes in a series that doubles: 0, 1, 2, 4 ... */
+/* Returns the size after bytes in a series that doubles: 0, 1, 2, 4 ... */
 static inline size_t next_size(size_t bytes)
 {
 	return bytes ? 2 * bytes : 1;

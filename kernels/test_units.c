@@ -1,4 +1,4 @@
-/* Tests of what the programs are made of. */
+/* Tests of the programs' common parts. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,7 +105,7 @@ static void test_cached(void)
 	CHECK(!read_times_cached((struct read_times) { .region = 800, .ordinary = 2 }));
 }
 
-/* A region is taken, and what is not one is refused. */
+/* A region is accepted, and other files are rejected. */
 static void test_region(void)
 {
 	struct nm_region_header saved;
@@ -123,7 +123,7 @@ static void test_region(void)
 	((struct nm_region_header *) r.map)->scratch_bytes = 1ULL << 40;
 	CHECK(!region_open(&again, path));
 	memcpy(r.map, &saved, sizeof(saved));
-	CHECK(!ftruncate(r.fd, 8192)); /* smaller than the header says */
+	CHECK(!ftruncate(r.fd, 8192)); /* smaller than stated in the header */
 	CHECK(!region_open(&again, path));
 	CHECK(!ftruncate(r.fd, 0));
 	CHECK(!region_open(&again, path));

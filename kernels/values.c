@@ -46,7 +46,7 @@ void complain(const char *format, ...)
 	fprintf(stderr, "%s: %s\n", program, line);
 }
 
-/* The number at *text, and *text moved behind it. */
+/* Parses the number at *text, and moves *text behind it. */
 static bool number(const char **text, uint64_t *out)
 {
 	char *end;

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 
 /*
- * Are this machine's instructions emulated (QEMU's TCG)? Its timings are then not
- * meaningful. QEMU says so in CPUID leaf 0x40000000.
+ * Returns whether this machine's instructions are emulated (QEMU's TCG), in which case its timings are not
+ * meaningful. QEMU reports it in CPUID leaf 0x40000000.
  */
 bool emulated(void);
 

@@ -1,6 +1,6 @@
 /*
- * Atomics of a peer's memory in the region, by this CPU's own instructions. UCX's emulation, by which the others reach that
- * memory, uses such instructions as well: so all of them are atomic with each other.
+ * Atomics on a peer's memory in the region, by this CPU's own instructions. UCX's emulation, by which the others
+ * access that memory, also uses such instructions, so that all of them are atomic with respect to each other.
  */
 #include "atomic.h"
 #include "base/common.h"
@@ -9,7 +9,10 @@
 #define POSTED	(1 << IVU_ATOMIC_ADD | 1 << IVU_ATOMIC_AND | 1 << IVU_ATOMIC_OR | 1 << IVU_ATOMIC_XOR)
 #define FETCHED (POSTED | 1 << IVU_ATOMIC_SWAP | 1 << IVU_ATOMIC_CSWAP)
 
-/* Where a word of a peer's is here, or NULL. What straddles two lines would stop all cores: a hostile key may lead there. */
+/*
+ * Returns the local address of a peer's word, or NULL. A word that straddles two lines would stop all cores; a
+ * hostile key may refer to one.
+ */
 static inline void *word(uintptr_t rkey, uint64_t addr, size_t bytes)
 {
 	uint8_t *at = ivu_place(rkey, addr, bytes);
@@ -17,7 +20,7 @@ static inline void *word(uintptr_t rkey, uint64_t addr, size_t bytes)
 	return (uintptr_t) at % bytes ? NULL : at;
 }
 
-/* The functions for words of one type. They are done when they return. */
+/* The functions for words of one type. They complete before they return. */
 #define ATOMICS(bits) \
 	static ivu_status fetch##bits(struct ivu_ep *e, unsigned int op, uint##bits##_t value, uint##bits##_t *before, \
 				      uint64_t addr, uintptr_t rkey, struct ivu_completion *comp) \

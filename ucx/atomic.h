@@ -1,4 +1,4 @@
-/* A peer's memory in the region, as the operations on it have it: a key that was unpacked and checked (window.c). */
+/* A peer's memory in the region, for the operations on it: a key that was unpacked and checked (window.c). */
 #ifndef IVU_ATOMIC_H
 #define IVU_ATOMIC_H
 
@@ -7,13 +7,16 @@
 
 struct ivu_opened {
 	struct ivs_region *region;
-	uint8_t *at;	       /* where the memory is here */
-	uint64_t addr, len;    /* of the memory, as its owner has it */
-	const uint64_t *owner; /* of the slot: it says whose the memory is now, */
-	uint64_t is;	       /* and what it said when the key was packed */
+	uint8_t *at;	       /* local address of the memory */
+	uint64_t addr, len;    /* of the memory, at its owner */
+	const uint64_t *owner; /* owner word of the slot: the memory's current owner */
+	uint64_t is;	       /* owner word when the key was packed */
 };
 
-/* Where len bytes at a peer's address are here. NULL: they are not of that memory, or its owner has left. */
+/*
+ * Returns the local address of len bytes at a peer's address. NULL: they are not in that memory, or its owner has
+ * left.
+ */
 static inline uint8_t *ivu_place(uintptr_t rkey, uint64_t addr, size_t len)
 {
 	const struct ivu_opened *o = (const struct ivu_opened *) rkey;
@@ -26,7 +29,7 @@ static inline uint8_t *ivu_place(uintptr_t rkey, uint64_t addr, size_t len)
 
 /* Sets the functions of that memory's atomics. */
 void ivu_atomic_ops(struct ivu_iface_ops *ops);
-/* Adds to what an interface states: which atomics there are. */
+/* Adds the available atomics to an interface's attributes. */
 void ivu_atomic_query(struct ivu_iface_attr *attr);
 
 #endif /* IVU_ATOMIC_H */

@@ -1,6 +1,6 @@
 /*
- * What the parts of fabric/ that are shared with the libfabric provider need of the library around them: its log,
- * its parameters, and a core provider, which there is none of here.
+ * The environment that the parts of fabric/ shared with the libfabric provider need: a log, parameters, and a core
+ * provider, which does not exist here.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ static bool number(const char *text, unsigned long long *value)
 	return !errno && end != text && !*end && *text != '-';
 }
 
-/* FI_IVSHMEM_NAME of the environment: the provider's parameters are the transport's, too. */
+/* Reads FI_IVSHMEM_NAME from the environment: the provider's parameters are also the transport's. */
 static int get(struct fi_provider *prov, const char *name, void *value)
 {
 	char variable[64] = "FI_IVSHMEM_";
@@ -131,7 +131,7 @@ void ivu_base_init(void)
 	pthread_once(&control, once);
 }
 
-/* progress.c calls it for a domain with a core provider only. */
+/* progress.c calls it only for a domain with a core provider. */
 int ivs_core_poll(struct ivs_ep *ep)
 {
 	(void) ep;

@@ -1,4 +1,4 @@
-/* Endpoints: what UCX sends to one peer. */
+/* Endpoints: UCX's sends to one peer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "ring/eager_send.h"
 #include "ring/nontemporal.h"
 
-/* May this endpoint send now, in the ring of its peer, that many lines? Connects it. */
+/* Checks whether this endpoint may now send that many lines in the ring of its peer. Connects it if necessary. */
 static ivu_status __attribute__((noinline)) ready(struct ivu_ep *e, uint32_t lines)
 {
 	struct ivu_peer *peer = e->peer;
@@ -25,13 +25,13 @@ static ivu_status __attribute__((noinline)) ready(struct ivu_ep *e, uint32_t lin
 		if (status != IVU_OK)
 			return status;
 	}
-	/* What waits goes first. */
+	/* Waiting requests are sent first. */
 	if (peer->blocked)
 		return IVU_ERR_NO_RESOURCE;
 	return ivs_ring_room(&p->ring, lines) ? IVU_OK : IVU_ERR_NO_RESOURCE;
 }
 
-/* As that, but with little to do if it may. */
+/* Like ready(), with a fast path for a connected peer that has room. */
 static inline ivu_status check(struct ivu_ep *e, uint32_t lines)
 {
 	const struct ivs_peer *p = &e->peer->ivs;
@@ -42,7 +42,7 @@ static inline ivu_status check(struct ivu_ep *e, uint32_t lines)
 	return ready(e, lines);
 }
 
-/* Sends an active message of up to IVU_INLINE_MAX bytes, for which there is room. */
+/* Sends an active message of up to IVU_INLINE_MAX bytes, for which the ring has room. */
 static void send_inline(struct ivs_peer *p, uint8_t id, const uint8_t *data, size_t len)
 {
 	struct nm_line *l = ivs_line_at(p->ring.tx_ring, p->ring.tx_head, p->ring.tx_mask);
@@ -59,7 +59,7 @@ static void send_inline(struct ivs_peer *p, uint8_t id, const uint8_t *data, siz
 	ivs_ring_publish(&p->ring, l, lines, IVU_OP_AM | id, (uint8_t) ((8 - head) << IVU_MISSING_SHIFT), more);
 }
 
-/* Copies all that iov names to dst, which has most bytes. Returns how long it is; above most: it is too long. */
+/* Copies all data in iov to dst, which has most bytes. Returns its length; above most: it is too long. */
 static size_t gather(uint8_t *dst, size_t most, const struct ivu_iov *iov, size_t count)
 {
 	size_t len = 0, i, k;
@@ -77,7 +77,7 @@ static size_t gather(uint8_t *dst, size_t most, const struct ivu_iov *iov, size_
 	return len;
 }
 
-/* Copies data to a place in a bounce buffer. Returns the flags that say how. */
+/* Copies data to a place in a bounce buffer. Returns the flags that state how. */
 static uint8_t copy_to_bounce(struct ivu_iface *i, struct ivs_peer *p, uint32_t bounce, uint8_t *to, const void *data,
 			      size_t len)
 {
@@ -88,16 +88,16 @@ static uint8_t copy_to_bounce(struct ivu_iface *i, struct ivs_peer *p, uint32_t 
 }
 
 /*
- * Does UCX pack the next message into its bounce buffer by itself? That saves a copy. How long it will be is not known: as
- * long as the last one, is the guess. The copy of a short one costs little. What is copied non-temporally, or timed, keeps
- * our copy: UCX's own is neither.
+ * Decides whether UCX packs the next message directly into its bounce buffer, which saves a copy. Its length is not
+ * known, and is assumed to be that of the last one. The copy of a short one costs little. Messages that are copied
+ * non-temporally, or timed, keep the transport's copy, because UCX's own is neither.
  */
 static inline bool packs_there(struct ivu_peer *peer, uint8_t id)
 {
 	return id == IVU_AM_WHOLE && peer->packed >= IVS_NT_MIN && ivs_nt_plain(&peer->ivs.ring.nt);
 }
 
-/* Sends a message whose data is in a bounce buffer, from what begin says on, with a header in the ring. */
+/* Sends a message whose data is in a bounce buffer, from begin on, with a header in the ring. */
 static void send_bounce(struct ivs_peer *p, uint8_t op, uint8_t how, uint32_t bounce, uint32_t begin, size_t len,
 			const void *header, size_t header_len)
 {
@@ -112,7 +112,7 @@ static void send_bounce(struct ivs_peer *p, uint8_t op, uint8_t how, uint32_t bo
 
 	if (header_len)
 		memcpy(all.header, header, header_len);
-	/* It comes back with the message's last line. */
+	/* The buffer is returned with the message's last line. */
 	ivs_ring_hold(&p->ring, lines, bounce);
 	if (bytes > NM_LINE_FIRST_BYTES)
 		ivs_eager_send_more(&p->ring, (const uint8_t *) &all + NM_LINE_FIRST_BYTES,
@@ -127,9 +127,9 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 	struct ivu_iface *i = e->iface;
 	struct ivu_peer *peer = e->peer;
 	struct ivs_peer *p = &peer->ivs;
-	/* How long it is shows when it is packed. */
+	/* The length is known when it is packed. */
 	ivu_status status = check(e, ivs_lines_for(IVS_INLINE_MAX));
-	/* Its header goes in the ring, as with am_zcopy(): so the receiver's UCX gets the rest where it is. */
+	/* Its header is sent in the ring, as with am_zcopy(), so that the receiver's UCX gets the rest in place. */
 	size_t head = id == IVU_AM_WHOLE ? IVU_WHOLE_HEADER : 0, len;
 	uint8_t *packed = i->packed, *to, how = 0;
 	uint32_t bounce, at;
@@ -159,7 +159,10 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 	return (ssize_t) len;
 }
 
-/* A short message whose payload does not fit the ring. UCX makes no request for it, as it does for one of am_zcopy(). */
+/*
+ * Sends a short message whose payload does not fit into the ring. UCX makes no request for it, as it does for one of
+ * am_zcopy().
+ */
 static ivu_status __attribute__((noinline)) am_short_long(struct ivu_ep *e, uint8_t id, uint64_t header,
 							  const void *payload, size_t length)
 {
@@ -199,8 +202,8 @@ static ivu_status am_short(struct ivu_ep *e, uint8_t id, uint64_t header, const 
 }
 
 /*
- * Writes memory of this very worker's, at once: up to UCX 1.15 it takes a write for done when it is accepted, and says
- * so by the transport self, which would be faster than a message here.
+ * Writes this worker's own memory at once: up to UCX 1.15 UCX considers a write complete when it is accepted, and
+ * reports that by the transport self, which would be faster than a message here.
  */
 static ivu_status put_own(struct ivu_iface *i, const struct iovec *pieces, size_t count, uint64_t remote,
 			  uintptr_t rkey)
@@ -215,8 +218,8 @@ static ivu_status put_own(struct ivu_iface *i, const struct iovec *pieces, size_
 }
 
 /*
- * What iov names, as the payload of a message: in at most IVU_IOV_MAX pieces. What has more of them, or lies apart, is
- * gathered first. false: it is longer than most, which is ivu_put_max() or less.
+ * Makes the data of iov the payload of a message, in at most IVU_IOV_MAX pieces. Data with more pieces, or apart, is
+ * gathered first. false: it is longer than most, which is at most ivu_put_max().
  */
 static bool collect(struct ivu_iface *i, const struct ivu_iov *iov, size_t count, size_t most, struct iovec *pieces,
 		    struct ivs_packet *pkt)
@@ -242,8 +245,9 @@ static bool collect(struct ivu_iface *i, const struct ivu_iov *iov, size_t count
 }
 
 /*
- * A message of which UCX has packed the header only: its data is copied straight from the user's memory to the bounce
- * buffer, before which the receiver may put the header. That stands in the ring. It is done when this returns.
+ * Sends a message of which UCX has packed only the header: its data is copied directly from the user's memory to the
+ * bounce buffer, before which the receiver may put the header, which is in the ring. The send is complete when this
+ * returns.
  */
 static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, unsigned int header_length,
 			   const struct ivu_iov *iov, size_t count, unsigned int flags, struct ivu_completion *comp)
@@ -278,7 +282,7 @@ static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, uns
 	to = i->ep.home.area + at;
 	for (n = 0; n < pkt.count; to += pieces[n++].iov_len)
 		how = copy_to_bounce(i, p, bounce, to, pieces[n].iov_base, pieces[n].iov_len);
-	/* What was timed is one piece. */
+	/* Timed data is one piece. */
 	send_bounce(p, IVU_OP_AM | id, pkt.count == 1 ? how : 0, bounce, at / NM_LAYOUT_LINE, pkt.len, header,
 		    header_length);
 	return IVU_OK;
@@ -303,7 +307,7 @@ static ivu_status am_short_iov(struct ivu_ep *e, uint8_t id, const struct ivu_io
 	return status;
 }
 
-/* May that many pieces of a long message be written now? If not they wait in peer->pending. */
+/* Decides whether that many fragments of a long message may be written now. If not they wait in peer->pending. */
 static bool put_turn(struct ivu_peer *peer, uint32_t count)
 {
 	if (peer->puts_tick != peer->ivs.ep->ticks)
@@ -316,7 +320,10 @@ static bool put_turn(struct ivu_peer *peer, uint32_t count)
 	return true;
 }
 
-/* Sends what pkt has, behind put, in pieces of a bounce buffer each, for whose messages there is room. false: no buffers. */
+/*
+ * Sends the data in pkt, following put, in fragments of a bounce buffer each, for whose messages the ring has room.
+ * false: no buffers.
+ */
 static bool send_pieces(struct ivu_iface *i, struct ivs_peer *p, struct ivu_put *put, const struct ivs_packet *pkt)
 {
 	size_t most = i->domain.region->geo.bounce_bytes, at = 0, len;
@@ -338,7 +345,7 @@ static bool send_pieces(struct ivu_iface *i, struct ivs_peer *p, struct ivu_put 
 	return true;
 }
 
-/* Writes memory of the peer's, by messages that it carries out. */
+/* Writes a peer's memory, by messages that the peer carries out. */
 static ivu_status put_zcopy(struct ivu_ep *e, const struct ivu_iov *iov, size_t count, uint64_t remote, uintptr_t rkey,
 			    struct ivu_completion *comp)
 {
@@ -405,8 +412,8 @@ static void pending_purge(struct ivu_ep *e, ivu_purge purge, void *arg)
 }
 
 /*
- * What was sent is in the ring, and comes in order. A put is done once the receiver has read its message, which it
- * shows when it has written the memory.
+ * Sent messages are in the ring, and arrive in order. A put is complete once the receiver has read its message, which
+ * it indicates after writing the memory.
  */
 static ivu_status ep_flush(struct ivu_ep *e, unsigned int flags, struct ivu_completion *comp)
 {

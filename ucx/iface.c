@@ -21,8 +21,8 @@
 #include "ring/ring.h"
 
 /*
- * A hash of what makes UCX's own shared memory reach a rank: the kernel and the name space of its IPC. Among ranks
- * of which both are alike that is faster for large messages, since one copy is enough there.
+ * Returns a hash of the conditions under which UCX's own shared memory reaches a rank: the kernel and the IPC
+ * namespace. Between ranks for which both are equal it is faster for large messages, because one copy is enough.
  */
 static uint64_t kernel_hash(void)
 {
@@ -43,7 +43,7 @@ static uint64_t kernel_hash(void)
 	return ivs_siphash(zeros, text, strlen(text));
 }
 
-/* NEARMETAL_UCX_NEAR=1: ranks of the same kernel are reached, too; for tests, and without UCX's shared memory. */
+/* NEARMETAL_UCX_NEAR=1: ranks of the same kernel are also reached; for tests, and without UCX's shared memory. */
 static bool near_wanted(void)
 {
 	const char *text = getenv("NEARMETAL_UCX_NEAR");
@@ -52,8 +52,8 @@ static bool near_wanted(void)
 }
 
 /*
- * The least that a write of a rendezvous has to carry, bytes: UCX_MIN_RNDV_CHUNK_SIZE, as it is by default. UCX from
- * 1.16 on asks a lane for that much at once, and a build with assertions ends where the lane takes less.
+ * The minimum that a write of a rendezvous must carry, bytes: the default of UCX_MIN_RNDV_CHUNK_SIZE. UCX from 1.16
+ * on sends a lane that much at once, and a build with assertions aborts if the lane accepts less.
  */
 _Static_assert(IVU_PIECES *NM_LAYOUT_BOUNCE_BYTES >= 16 << 10, "a put of the smallest region is too short for UCX");
 
@@ -76,17 +76,18 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 	a->device_addr_len = sizeof(struct ivu_device_addr);
 	a->iface_addr_len = sizeof(struct ivu_iface_addr);
 	/*
-	 * What UCX chooses its lanes by, and from 1.16 on its protocols. It is measured, and no promise: docs/ucx.md.
-	 * A rendezvous takes its writes to be without copies, as on a card. Here they have as many as other messages. An
-	 * overhead makes up for that: messages of up to 32 KiB take two thirds of the time without a rendezvous. To a short
-	 * message UCX adds a copy. Here it has none beside the one that others have as well, and it is the fastest way for as
-	 * long as it may be: so it states much bandwidth, and messages from the user's memory more to begin with.
+	 * The values by which UCX chooses its lanes, and from 1.16 on its protocols. They are measured for the
+	 * choice, and not a promise: docs/ucx.md. A rendezvous assumes that its writes need no copies, as on a card.
+	 * Here they need as many as other messages. An overhead compensates for that: messages of up to 32 KiB need
+	 * two thirds of the time without a rendezvous. UCX adds a copy to a short message. Here it has only the copy
+	 * that others also have, and is the fastest way as long as it is possible. Therefore it states a high
+	 * bandwidth, and messages from the user's memory a higher start-up cost.
 	 */
 	a->overhead = 10e-9;
 	a->latency.c = 80e-9;
 	a->dedicated = 12e9;
 	if (i->shown.estimated == IVU_OPERATION_PUT_ZCOPY) {
-		/* No latency: for a row of messages UCX would leave it out. */
+		/* No latency: UCX would omit it for back-to-back messages. */
 		a->overhead = 5.7e-6;
 		a->latency.c = 0;
 	} else if (i->shown.estimated == IVU_OPERATION_AM_SHORT) {
@@ -97,8 +98,8 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 	}
 	a->max_num_eps = SIZE_MAX;
 	/*
-	 * UCX 1.13 writes a rendezvous by two lanes, however slow the second one is: tcp, if this device has no other path.
-	 * Then each progress polls tcp, too. Later versions leave such a lane out.
+	 * UCX 1.13 writes a rendezvous by two lanes, however slow the second one is: tcp, if this device has no other
+	 * path. Each progress would then also poll tcp. Later versions omit such a lane.
 	 */
 	a->dev_num_paths = ivu_uct.minor == 13 ? 2 : 1;
 	return IVU_OK;
@@ -144,7 +145,7 @@ static int is_connected(struct ivu_ep *ep, const struct ivu_reachable_params *p)
 	return d.region == ep->iface->addr.region && a.slot == ep->peer->ivs.slot && a.epoch == ep->peer->ivs.epoch;
 }
 
-/* Apart, so that the short way saves few registers. */
+/* A separate function, so that the fast path saves few registers. */
 static unsigned int __attribute__((noinline)) progress_all(struct ivu_iface *i)
 {
 	uint64_t before = i->came;
@@ -154,8 +155,8 @@ static unsigned int __attribute__((noinline)) progress_all(struct ivu_iface *i)
 }
 
 /*
- * The short way, with one ring that is polled in each call and nothing else to do: most calls of a caller that waits in a
- * loop find nothing, and what comes is soon taken. Each call checks an eighth of the activity bytes.
+ * The fast path, with one ring that is polled in each call and no other work: most calls of a caller that waits in a
+ * loop find nothing, and a message is soon received. Each call checks an eighth of the activity bytes.
  */
 static unsigned int iface_progress(struct ivu_iface *i)
 {
@@ -201,7 +202,7 @@ static ivu_status iface_flush(struct ivu_iface *i, unsigned int flags, struct iv
 
 static ivu_status iface_fence(struct ivu_iface *i, unsigned int flags)
 {
-	/* A ring keeps the order of what is sent. */
+	/* A ring keeps the order of messages. */
 	(void) i;
 	(void) flags;
 	return IVU_OK;
@@ -224,8 +225,8 @@ static ivu_status event_fd_get(struct ivu_iface *i, int *fd)
 }
 
 /*
- * Another VM cannot wake this one: no interrupt leads there. So the descriptor becomes readable after a
- * wait timeout, which grows with the time that nothing has come, as the provider's does.
+ * Another VM cannot wake this one, because no interrupt leads there. Therefore the descriptor becomes readable after
+ * a wait timeout, which grows with the time without messages, as the provider's does.
  */
 static ivu_status event_arm(struct ivu_iface *i, unsigned int events)
 {
@@ -250,11 +251,11 @@ static ivu_status event_arm(struct ivu_iface *i, unsigned int events)
 	ns = (now - i->idle_since) / IVS_WAIT_SHORT_PART;
 	ns = ns < IVS_WAIT_SHORT_FIRST ? IVS_WAIT_SHORT_FIRST : ns > IVS_WAIT_SHORT_MOST ? IVS_WAIT_SHORT_MOST : ns;
 	timeout.it_value.tv_nsec = (long) ns;
-	/* It takes back that the descriptor is readable, too. */
+	/* It also resets the readable state of the descriptor. */
 	return timerfd_settime(i->timer, 0, &timeout, NULL) ? IVU_ERR_IO_ERROR : IVU_OK;
 }
 
-/* Releases the slot, with all that is in the region. */
+/* Releases the slot, with all its resources in the region. */
 static void leave(struct ivu_iface *i)
 {
 	struct ivs_ep *ep = &i->ep;
@@ -316,8 +317,8 @@ static int find_provider(struct dl_phdr_info *info, size_t size, void *arg)
 }
 
 /*
- * Has this process the libfabric provider, too? Open MPI opens both at its start, and drops the one that it does not
- * take. The slots are for those that it takes: UCX if it was asked to.
+ * Returns whether this process also has the libfabric provider, and that has priority. Open MPI opens both at its
+ * start, and closes the one that it does not use. The slots are for the one that it uses: UCX if it was requested.
  */
 static bool provider_goes_first(void)
 {
@@ -327,7 +328,7 @@ static bool provider_goes_first(void)
 	       !(pml && strstr(pml, "ucx") && *pml != '^');
 }
 
-/* Takes a slot. false: there is none, and nobody is reached by this interface. */
+/* Acquires a slot. false: none is free, and this interface reaches nobody. */
 static bool join(struct ivu_iface *i)
 {
 	struct ivs_ep *ep = &i->ep;
@@ -376,7 +377,10 @@ static ivu_status iface_open(struct ivu_md *md, void *worker, const void *params
 	ivs_home_init(&i->ep.home, NM_PROTOCOL_UCX, NULL);
 	ivs_list_init(&i->ep.peers_all);
 	ivs_list_init(&i->ep.active);
-	/* UCX ends the program if an interface does not open. One that reaches nobody leaves it the old ways. */
+	/*
+	 * UCX aborts the program if an interface does not open. With one that reaches nobody it uses its other
+	 * transports.
+	 */
 	if (provider_goes_first())
 		ivu_log(IVU_LOG_INFO, "the libfabric provider is in this process: UCX leaves the region to it");
 	else if (!join(i))

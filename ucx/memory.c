@@ -11,7 +11,7 @@
 #include "region/siphash.h"
 #include "ring/copy.h"
 
-/* Is there a region that somebody has made? None is made here. */
+/* Returns whether a region exists. None is made here. */
 static bool region_there(void)
 {
 	const char *path = ivs_param.region && *ivs_param.region ? ivs_param.region : getenv("NEARMETAL_REGION");
@@ -43,7 +43,7 @@ static ivu_status md_open(void *comp, const char *name, const void *config, stru
 	(void) config;
 	if (!m)
 		return IVU_ERR_NO_MEMORY;
-	/* A program that knows the transport's name asks for no resources before. */
+	/* A program that knows the transport's name queries no resources before. */
 	ivu_base_init();
 	if (getrandom(m->secret, sizeof(m->secret), 0) != sizeof(m->secret) || ivs_region_get(&m->region)) {
 		free(m);
@@ -81,14 +81,17 @@ static void put64(uint8_t *attr, size_t at, uint64_t value)
 void ivu_memory_query(struct ivu_md *md, uint8_t *attr, uint64_t flags, size_t key_bytes)
 {
 	const struct ivu_abi *a = &ivu_uct.abi;
-	size_t begin = ivu_uct.minor == 13 ? 0 : sizeof(uint64_t); /* the mask of what is asked for */
+	size_t begin = ivu_uct.minor == 13 ? 0 : sizeof(uint64_t); /* the mask of requested fields */
 
 	memset(attr + begin, 0, a->attr_bytes - begin);
 	put64(attr, a->attr_flags, flags);
 	if (flags & IVU_MD_FLAG_REG) {
 		put64(attr, a->attr_max_reg, SIZE_MAX);
 		put64(attr, a->attr_reg_mem_types, 1U << IVU_MEMORY_HOST);
-		/* UCX's buffers of messages may be registered where this is said only: a build with assertions ends otherwise. */
+		/*
+		 * UCX's message buffers may only be registered if this is set: a build with assertions aborts
+		 * otherwise.
+		 */
 		if (a->attr_cache_mem_types)
 			put64(attr, a->attr_cache_mem_types, 1U << IVU_MEMORY_HOST);
 	}
@@ -161,7 +164,10 @@ bool ivu_memory_put(struct ivu_memory *m, uint64_t key, uint64_t addr, const voi
 	struct ivu_mem *mem;
 	bool fits;
 
-	/* Held while it is written: it may be withdrawn meanwhile, and belong to somebody else then. */
+	/*
+	 * Locked while it is written, because it may be deregistered in the meantime, and then belong to another
+	 * user.
+	 */
 	pthread_mutex_lock(&m->lock);
 	for (mem = m->mem[key % IVU_MEM_BUCKETS]; mem && mem->key != key; mem = mem->next)
 		;

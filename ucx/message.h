@@ -1,18 +1,18 @@
-/* The messages between ranks: what stands in the lines of a ring, and the addresses by which they find each other. */
+/* The messages between ranks: the contents of a ring's lines, and the addresses by which ranks find each other. */
 #ifndef IVU_MESSAGE_H
 #define IVU_MESSAGE_H
 
 #include "abi/abi.h"
 #include "ring/ring.h"
 
-#define IVU_FORMAT 6 /* of the messages and addresses: ranks of another one are not reached */
+#define IVU_FORMAT 6 /* of the messages and addresses: ranks with another format are not reached */
 
 /* Messages: op in a line of a ring. */
 #define IVU_OP_PUT     1    /* struct ivu_put, then data for registered memory */
 #define IVU_OP_AM      0x40 /* an active message; the id is in the low 5 bits, the first 8 bytes are in the tag */
 #define IVU_OP_AM_LAST (IVU_OP_AM + IVU_AM_IDS - 1)
 
-/* Flags of an active message in the ring itself: how many of the tag's 8 bytes are not of the message. */
+/* Flags of an active message in the ring itself: how many of the tag's 8 bytes are not part of the message. */
 #define IVU_MISSING_SHIFT 2
 #define IVU_MISSING_MASK  0x3c
 
@@ -21,38 +21,43 @@ struct ivu_put {
 	uint64_t key;
 };
 
-/* How many times geo.bounce_bytes are written to registered memory at once, in as many pieces: each write costs UCX some time. */
+/*
+ * The number of bounce buffers (geo.bounce_bytes each) that are written to registered memory at once, because each
+ * write costs UCX some time.
+ */
 #define IVU_PIECES 4
 
-/* Where the data of an active message is that has a packed bounce buffer: in the message, before its header. */
+/* The data of an active message that has a packed bounce buffer: in the message, before its header. */
 struct ivu_packed {
-	uint32_t line; /* of the sender's pool, with which it begins; the receiver may put the header right before it */
+	uint32_t line; /* first line in the sender's pool; the receiver may put the header right before it */
 	uint32_t len;  /* bytes */
 };
 
 #define IVU_INLINE_MAX (8 + IVS_INLINE_MAX) /* bytes of an active message in the ring itself */
 #define IVU_IOV_MAX    8
-#define IVU_AM_IOV_MAX 16 /* pieces that are stated: UCX and programs keep that many on their stack */
+#define IVU_AM_IOV_MAX 16 /* stated maximum of pieces: UCX and programs keep that many on their stack */
 #define IVU_HEADER_MAX 56 /* bytes of a header in the ring before data in a bounce buffer */
 
 /*
- * The active message that holds all of a tagged message, behind 8 bytes of header (UCX's UCP_AM_ID_EAGER_ONLY). What UCX
- * makes of it is the same if its bytes change meanwhile: it reads the header once, and copies the rest.
+ * The active message that contains all of a tagged message, after 8 bytes of header (UCX's UCP_AM_ID_EAGER_ONLY).
+ * UCX's result does not depend on whether its bytes change in the meantime, because UCX reads the header once, and
+ * copies the rest.
  */
 #define IVU_AM_WHOLE	 2
 #define IVU_WHOLE_HEADER 8
 
 /*
- * Where in a page a message of UCX's begins that it copies from and to its user's memory, so that behind its header of
- * 8 to 24 bytes the data is as far from a page's begin as no buffer of malloc's is. UCX copies with `rep movsb`. On AMD
- * that is thirty times slower where the destination lies 1 to 31 bytes behind the source, but for whole pages.
+ * The offset in a page of a message that UCX copies from and to its user's memory. It is chosen so that the data
+ * after UCX's header of 8 to 24 bytes is at a distance from the page's begin that no buffer of malloc has. UCX copies
+ * with `rep movsb`. On AMD that is thirty times slower if the destination is 1 to 31 bytes behind the source, apart
+ * from whole pages.
  */
 #define IVU_PAGE      4096
 #define IVU_PACKED_AT (64 - 8)
 
 struct ivu_device_addr {
-	uint64_t region; /* its id; 0: none */
-	uint64_t kernel; /* hash of what makes UCX's own shared memory reach a rank */
+	uint64_t region; /* its ID; 0: none */
+	uint64_t kernel; /* hash of the conditions under which UCX's own shared memory reaches a rank */
 };
 
 struct ivu_iface_addr {

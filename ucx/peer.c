@@ -1,4 +1,4 @@
-/* Peers: the ranks behind endpoints, and those that send to us. They stand in for fabric/proto/peer.c. */
+/* Peers: the ranks behind endpoints, and those that send to this rank. They replace fabric/proto/peer.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "region/region.h"
 #include "ring/ring.h"
 
-/* Does UCX have something for this peer that waits? */
+/* Returns whether UCX has waiting requests for this peer. */
 static bool waits(const struct ivu_peer *peer)
 {
 	return !ivs_list_empty(&peer->pending) || !ivs_list_empty(&peer->flushes);
@@ -57,7 +57,7 @@ void ivu_peer_free(struct ivu_peer *peer)
 	ivs_list_each_safe(pos, tmp, &peer->flushes)
 		free(ivs_entry(pos, struct ivu_flush, link));
 	ivs_ring_forget(&peer->ivs.ring);
-	/* A child of fork has something else where its parent had the ledger. */
+	/* In a child of fork the parent's ledger is replaced by other memory. */
 	if (!ivu_alien(ivu_iface_of(peer->ivs.ep)))
 		ivs_slot_forget(&peer->ivs.alive);
 	ivs_list_del(&peer->ivs.all);
@@ -76,7 +76,7 @@ struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epo
 	if ((uint32_t) (owner >> 2) != epoch) {
 		struct ivs_list *pos;
 
-		/* An endpoint to one that has left. */
+		/* An endpoint to a rank that has left. */
 		ivs_list_each(pos, &ep->peers_all) {
 			p = ivs_entry(pos, struct ivs_peer, all);
 			if (p->slot == slot && p->epoch == epoch)
@@ -89,7 +89,7 @@ struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epo
 		return &peer->ivs;
 	}
 	if (p) {
-		/* The slot has another owner now. */
+		/* The slot now has another owner. */
 		ivu_peer_condemn(ivu_peer_of(p));
 		ep->by_slot[slot] = NULL;
 	}
@@ -98,7 +98,7 @@ struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epo
 	if (!peer)
 		return NULL;
 	ep->by_slot[slot] = &peer->ivs;
-	/* Now, while it lives: its ledger shows when it has ended. */
+	/* Done now, while the peer lives: its ledger shows when it has ended. */
 	ivs_slot_neighbour(ep->domain->region, slot, epoch, &peer->ivs.alive);
 	return &peer->ivs;
 }
@@ -115,7 +115,7 @@ ivu_status ivu_peer_connect(struct ivu_peer *peer)
 		ivu_peer_condemn(peer);
 		return IVU_ERR_CONNECTION_RESET;
 	}
-	/* Another time there may be room: rings of peers that are gone are used again. */
+	/* Room may be free later, because rings of peers that are gone are reused. */
 	if (ivs_ring_open(&p->ring))
 		return IVU_ERR_NO_RESOURCE;
 	p->channel = IVS_CHAN_RING;
@@ -123,7 +123,7 @@ ivu_status ivu_peer_connect(struct ivu_peer *peer)
 	return IVU_OK;
 }
 
-/* What of our ring the receiver has read, as far as it can be believed. */
+/* Reads how much of the ring the receiver has read, as far as the value is plausible. */
 static void look(struct ivs_peer *p)
 {
 	if (p->channel == IVS_CHAN_RING)
@@ -142,7 +142,7 @@ bool ivu_peer_put_done(struct ivu_peer *peer)
 	return true;
 }
 
-/* Ends a completion, or counts it. */
+/* Completes a completion, or decrements its count. */
 static void complete(struct ivu_completion *comp, ivu_status status)
 {
 	if (status != IVU_OK && comp->status == IVU_OK)
@@ -151,7 +151,7 @@ static void complete(struct ivu_completion *comp, ivu_status status)
 		comp->func(comp);
 }
 
-/* Ends the flushes whose puts are done; status: why all end. */
+/* Completes the flushes whose puts are complete; status: the result of all if all is set. */
 static void end_flushes(struct ivu_peer *peer, bool all, ivu_status status)
 {
 	struct ivs_list *pos, *tmp;
@@ -184,8 +184,9 @@ void ivs_peer_pump(struct ivs_peer *p)
 		ivu_status status;
 
 		/*
-		 * It may be freed by what it does. If it is not done it is the first again. A piece of a long message has had
-		 * its turn: the order among those is of no account, as each is written to memory of its own.
+		 * The request may be freed by its callback. If it is not complete it becomes the first again. A
+		 * fragment of a long message has been served: their order does not matter, because each is written to
+		 * memory of its own.
 		 */
 		ivs_list_del(&w->link);
 		peer->blocked = p->channel != IVS_CHAN_RING;
@@ -235,7 +236,7 @@ void ivs_peer_reap(struct ivs_peer *p)
 		ivu_ep_fail(ivs_entry(pos, struct ivu_ep, link));
 }
 
-/* Is there something that it was sent and has not read? Only then it matters that it is gone. */
+/* Returns whether the peer has not read something that was sent to it. Only then its end matters. */
 static bool owes(struct ivu_peer *peer)
 {
 	look(&peer->ivs);
@@ -243,7 +244,7 @@ static bool owes(struct ivu_peer *peer)
 	       (peer->ivs.channel == IVS_CHAN_RING && peer->ivs.ring.tx_tail != peer->ivs.ring.tx_head);
 }
 
-/* What it sent before it left still counts. */
+/* Messages that it sent before it left are still received. */
 static void drain(struct ivs_peer *p)
 {
 	struct ivs_ep *ep = p->ep;
@@ -283,7 +284,7 @@ void ivs_peer_check(struct ivs_ep *ep)
 		struct ivu_peer *peer = ivu_peer_of(p);
 
 		if (p->channel == IVS_CHAN_DEAD) {
-			/* Nothing names it any more. */
+			/* No reference to it remains. */
 			if (!peer->ep_count && !p->condemned && !peer->handling && ep->by_slot[p->slot] != p)
 				ivu_peer_free(peer);
 		} else if (owes(peer)) {

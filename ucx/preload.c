@@ -1,8 +1,8 @@
 /*
- * How the transport comes into a UCX that knows nothing of it. As LD_PRELOAD this library stands before UCX's own
- * uct_query_components(), which UCX calls to learn what transports there are. As a plugin (UCX_PLUGIN_PATH, from
- * 1.22 on) UCX loads it itself and calls ucs_module_global_init(). In both cases the UCX at hand is found,
- * whichever it is. One that is not known stays as it is.
+ * Adds the transport to an unmodified UCX. As LD_PRELOAD this library precedes UCX's own uct_query_components(),
+ * which UCX calls to list its transports. As a plugin (UCX_PLUGIN_PATH, from 1.22 on) UCX loads it itself and calls
+ * ucs_module_global_init(). In both cases the library finds the UCX in use, regardless of its version. An unknown
+ * version is left unchanged.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -36,13 +36,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *offered_to; /* the uct_query_components() of the UCX that has the transport */
 static bool region_there;
 
-/* Finds a name in the library at path and those that it needs; without one, after this library. */
+/* Finds a name in a library and its dependencies; without one, in the libraries after this one. */
 static void *find(void *library, const char *name)
 {
 	return dlsym(library ? library : RTLD_NEXT, name);
 }
 
-/* Shows the transport to the UCX of that library, once. */
+/* Registers the transport with the UCX of that library, once. */
 static void offer(void *library, void *query)
 {
 	get_version version;
@@ -59,7 +59,7 @@ static void offer(void *library, void *query)
 		*(void **) &version = dlsym(RTLD_DEFAULT, "ucp_get_version");
 	if (version)
 		version(&major, &minor, &release);
-	/* It must stay: its lists lead to memory of ours. */
+	/* The library must stay loaded, because its lists refer to memory of this one. */
 	uct = dladdr(query, &info) && info.dli_fname ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 	if (!uct)
 		goto out;
@@ -75,7 +75,7 @@ out:
 	pthread_mutex_unlock(&lock);
 }
 
-/* The library that holds the code at caller. NULL: it is the program itself, or not known. */
+/* Returns the library that contains the code at caller. NULL: the program itself, or not known. */
 static void *library_of(void *caller)
 {
 	Dl_info info;
@@ -83,7 +83,10 @@ static void *library_of(void *caller)
 	return dladdr(caller, &info) && info.dli_fname ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 }
 
-/* UCX's own function behind one of ours, which is called at caller. Sets the library that leads to it, NULL: none known. */
+/*
+ * Returns UCX's own function that one of this library's, called at caller, hides. Sets the library that leads to it,
+ * NULL: none known.
+ */
 static void *behind(const char *name, const void *ours, void *caller, void **library)
 {
 	void *real;
@@ -110,9 +113,9 @@ ivu_status uct_query_components(void ***components, unsigned int *count)
 }
 
 /*
- * Up to 1.15 UCX lets the receiver of a rendezvous read, by whatever can. This transport can only write, so beside an RDMA
- * device all large messages within a host would go over that. A rendezvous that writes takes the region, and the device to other
- * hosts. Later versions compare both by themselves.
+ * Up to 1.15 UCX lets the receiver of a rendezvous read, by any transport that can. This transport can only write, so
+ * that with an RDMA device all large messages within a host would use that. A rendezvous that writes uses the region,
+ * and the device to other hosts. Later versions compare both themselves.
  */
 ivu_status ucp_config_read(const char *prefix, const char *file, void **config)
 {
@@ -167,10 +170,10 @@ void ucs_module_global_init(void)
 		offer(ucp ? ucp : uct, query);
 }
 
-/* Is it a library or program that holds UCX's own code, and none of its shared libraries? Says so. */
+/* Detects and reports a library or program that contains UCX's own code and is not one of its shared libraries. */
 static int find_static(struct dl_phdr_info *info, size_t size, void *arg)
 {
-	/* Its messages name this file of its source. */
+	/* UCX's messages contain the name of this source file. */
 	static const char name[] = "ucp_context.c";
 	const char *file = strrchr(info->dlpi_name, '/');
 	Dl_info own;
@@ -194,14 +197,17 @@ static int find_static(struct dl_phdr_info *info, size_t size, void *arg)
 	return 0;
 }
 
-/* At the program's end: it may have loaded libraries meanwhile. */
+/* Called at the program's end, because the program may have loaded libraries in the meantime. */
 __attribute__((destructor)) static void report_static(void)
 {
 	if (!offered_to && ivu_report_wanted())
 		dl_iterate_phdr(find_static, NULL);
 }
 
-/* UCX allocates memory for its programs where ranks of other VMs reach it, too, if there is room. Else as it does by itself. */
+/*
+ * Makes UCX allocate its programs' memory where ranks of other VMs can also reach it, if there is room, and otherwise
+ * as usual.
+ */
 static void name_allocator(void)
 {
 	region_there = true;
@@ -209,8 +215,8 @@ static void name_allocator(void)
 }
 
 /*
- * Up to 1.17 Open MPI reaches other hosts by the devices in UCX_NET_DEVICES only, and a list there leaves out what it
- * does not name. UCX reads it before it asks for transports, so the device is added at the program's start.
+ * Up to 1.17 Open MPI reaches other hosts only by the devices in UCX_NET_DEVICES, and a list there excludes all
+ * others. UCX reads it before it queries transports, so the device is added at the program's start.
  */
 __attribute__((constructor)) static void name_device(void)
 {
@@ -225,7 +231,10 @@ __attribute__((constructor)) static void name_device(void)
 		name_allocator();
 	if (!devices || !*devices || *devices == '^' || strstr(devices, "all") || strstr(devices, IVU_DEVICE))
 		return;
-	/* The region of a VM that nearmetal has not made. Every program under the preload comes here, so this is last. */
+	/*
+	 * The region of a VM that nearmetal has not made. The check is last, because every program with the preload
+	 * executes this function.
+	 */
 	if (!there) {
 		if (named || !ivs_region_find(found, sizeof(found)))
 			return;

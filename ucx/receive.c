@@ -1,4 +1,4 @@
-/* Messages that have come in a ring: to the functions that UCX has set for them, and into registered memory. */
+/* Messages received in a ring: passed to the functions that UCX has set for them, and into registered memory. */
 #include <string.h>
 
 #include "abi/log.h"
@@ -17,8 +17,9 @@ static void broken(struct ivs_peer *p, const char *what)
 }
 
 /*
- * Where the data of an active message with a bounce buffer is, with room for a header of IVU_WHOLE_HEADER bytes before it. NULL:
- * it names none, or one of more than most bytes. What lies there may change while it is read, if its sender is hostile.
+ * Returns the data of an active message in a bounce buffer, with room for a header of IVU_WHOLE_HEADER bytes before
+ * it. NULL: it names no buffer, or one of more than most bytes. If the sender is hostile, the data may change while
+ * it is read.
  */
 static uint8_t *packed(struct ivs_peer *p, const uint8_t *message, size_t most, size_t *bytes)
 {
@@ -36,18 +37,18 @@ static inline void call(struct ivu_iface *i, uint8_t op, const void *data, size_
 	const struct ivu_am_handler *h = &i->shown.base.am[op - IVU_OP_AM];
 
 	i->came++;
-	/* It keeps nothing: without a flag of UCX's the data is its own only until it returns. */
+	/* UCX does not keep the data: without a flag of UCX it may use the data only until it returns. */
 	h->cb(h->arg, (void *) (uintptr_t) data, len, 0);
 }
 
-/* Reports to the sender how long its data took to copy, if it asked for that. */
+/* Reports to the sender how long its data took to copy, if requested. */
 static inline void report(struct ivs_peer *p, uint8_t flags, uint64_t begin, size_t bytes)
 {
 	if (flags & IVS_F_TIME && bytes >= IVS_NT_MIN && p->ring.rx_ctl)
 		ivs_nt_report(&p->ring.nt, p->ring.rx_ctl, flags, ivs_cycles() - begin, bytes);
 }
 
-/* An active message that is not whole in its first line. Returns what is wrong with it, or NULL. */
+/* Handles an active message that is not complete in its first line. Returns the fault, or NULL. */
 static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, struct ivs_peer *p, uint8_t op,
 							  uint8_t flags, uint64_t tag, size_t len)
 {
@@ -66,7 +67,7 @@ static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, s
 		size_t header = len - sizeof(struct ivu_packed), most = ivu_am_max(i->domain.region);
 		uint8_t *to;
 
-		/* UCX has room for as much as the transport says that it sends. */
+		/* UCX has room for as much as the transport states as its maximum. */
 		payload = header <= IVU_HEADER_MAX ? packed(p, message + 8, most - header, &bytes) : NULL;
 		if (!payload || flags & ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME))
 			return "a message with a wrong bounce buffer";
@@ -81,9 +82,12 @@ static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, s
 			report(p, flags, begin, bytes);
 			return NULL;
 		}
-		/* The data lies as IVU_PACKED_AT has it, behind a header of any length. One that UCX packed has its own. */
+		/*
+		 * The data is placed as IVU_PACKED_AT states, after a header of any length. A message that UCX packed
+		 * has its own.
+		 */
 		to = header ? i->received + 8 - header : i->received;
-		/* UCX reads such a message more than once, and it must not change meanwhile. */
+		/* UCX reads such a message more than once, and it must not change in the meantime. */
 		ivs_copy_small(to, message + 8 + sizeof(struct ivu_packed), header);
 		ivs_copy(to + header, payload, bytes);
 		report(p, flags, begin, bytes);
@@ -97,7 +101,7 @@ static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, s
 	return NULL;
 }
 
-/* An active message. */
+/* Handles an active message. */
 static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p, struct nm_line *l, uint8_t op,
 					 uint8_t flags, size_t len)
 {
@@ -107,7 +111,7 @@ static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p
 	return NULL;
 }
 
-/* A write to memory of ours. Returns what is wrong with it, or NULL. */
+/* Handles a write to this process's memory. Returns the fault, or NULL. */
 static const char *__attribute__((noinline)) put(struct ivu_iface *i, struct ivs_peer *p, uint8_t flags, size_t len)
 {
 	struct ivu_memory *m = ivs_entry(i->shown.base.md, struct ivu_memory, md);
@@ -147,7 +151,7 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 	struct ivu_iface *i = ivu_iface_of(ep);
 	int done = 0;
 
-	/* UCX's function for a message has come here again. */
+	/* UCX's handler of a message has called this function again. */
 	if (unlikely(ivu_peer_of(p)->handling))
 		return 0;
 	while (done < IVS_EAGER_RECEIVE_MAX) {
@@ -182,7 +186,10 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		if (unlikely(p->channel == IVS_CHAN_DEAD))
 			break;
 		done++;
-		/* Lines in batches. A bounce buffer at once, others wait for it; a put, too: its flush does. */
+		/*
+		 * Lines are released in batches. A bounce buffer is released at once, because others wait for it; so
+		 * is a put, because its flush waits.
+		 */
 		ivs_ring_take(&p->ring, lines, flags & IVS_F_BOUNCE || op == IVU_OP_PUT);
 		ivs_ring_show(&p->ring);
 	}

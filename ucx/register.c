@@ -1,4 +1,4 @@
-/* Both transports, put together and shown to UCX. */
+/* Both transports, assembled and registered with UCX. */
 #include "iface.h"
 #include "memory.h"
 #include "register.h"

@@ -1,4 +1,4 @@
-/* The transports, as UCX gets to know them. */
+/* Registration of the transports with UCX. */
 #ifndef IVU_REGISTER_H
 #define IVU_REGISTER_H
 
@@ -7,7 +7,7 @@
 #define IVU_DEVICE	  "ivshmem0"
 #define IVU_WINDOW_DEVICE "ivshmem_m0"
 
-/* Shows both to the UCX of this process, which ivu_uct_open() has found. Once. */
+/* Registers both with the UCX of this process, which ivu_uct_open() has found. Called once. */
 void ivu_register(void);
 
 #endif /* IVU_REGISTER_H */

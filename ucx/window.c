@@ -1,8 +1,8 @@
 /*
- * Memory of the region for the programs, which peers write and read by themselves: a component and a transport of
- * their own, ivshmem_m. They are no part of ivshmem, since UCX would take a domain that registers memory, too, to reach
- * all of it so. A key that a peer has packed is hostile, and so is each address: nothing outside of the application's
- * part of a rank's area is written or read.
+ * Memory of the region for the programs, which peers write and read directly: a component and a transport of its own,
+ * ivshmem_m. They are separate from ivshmem, because UCX would assume that a domain that also registers memory
+ * reaches all of it that way. A key that a peer has packed is hostile, and so is each address: no access leaves the
+ * application's part of a rank's area.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -22,37 +22,38 @@
 #include "window.h"
 
 #define WINDOW_FORMAT 1	   /* of the keys */
-#define PACKED_MAX    8192 /* bytes that UCX packs at once: how many shows behind that only */
+#define PACKED_MAX    8192 /* bytes that UCX packs at once: their number is only known afterwards */
 
 /* A key, as peers pack it. */
 struct packed_key {
-	uint64_t region;      /* its id */
-	uint64_t addr;	      /* of the memory, as its owner has it */
+	uint64_t region;      /* its ID */
+	uint64_t addr;	      /* of the memory, at its owner */
 	uint64_t offset, len; /* in the area of slot, bytes */
 	uint32_t slot, epoch;
 };
 
-/* Memory that was allocated. */
+/* Allocated memory. */
 struct window {
 	void *memory;
-	size_t len; /* of memory that is none of the region's, else 0 */
+	size_t len; /* of memory outside the region, else 0 */
 	struct packed_key key;
 };
 
 struct window_iface {
-	struct ivu_iface_base shown; /* first, as UCX has it */
+	struct ivu_iface_base shown; /* first, as in UCX */
 	struct ivs_region *region;
 };
 
-/* As UCX has it, with nothing more. */
+/* UCX's structure without additions. */
 struct window_ep {
 	struct window_iface *iface;
 };
 
 /*
- * From 1.19 on UCX reads by the lanes of a rendezvous only. A lane is one of these if its transport reads or writes
- * without a copy, and if its domain, where keys are needed, names the memory that it could register. It need not say that
- * it registers any, and UCX never asks this one to. Without these protocols (UCX_PROTO_ENABLE=n) it would.
+ * From 1.19 on UCX reads only by the lanes of a rendezvous. A lane qualifies if its transport reads or writes without
+ * a copy, and if its domain, where keys are needed, names the memory that it could register. The domain need not
+ * state that it registers any, and UCX never asks this one to. Without these protocols (UCX_PROTO_ENABLE=n) UCX
+ * would.
  */
 static bool by_model(void)
 {
@@ -72,8 +73,9 @@ static ivu_status md_query(struct ivu_md *md, uint8_t *attr)
 }
 
 /*
- * A piece of this process's own area. There is none before its first worker, and later there may be no room. Then it is
- * memory as any, which peers do not reach by its key: if this failed UCX would say so as an error, though it has other ways.
+ * Allocates a part of this process's own area. None exists before its first worker, and later it may be full. In
+ * these cases it returns ordinary memory, which peers do not reach by its key: a failure would make UCX report an
+ * error, although it has other ways.
  */
 static ivu_status allocate(struct ivu_md *md, size_t *length, void **address, unsigned int type, unsigned int flags,
 			   void **memh)
@@ -160,7 +162,7 @@ static ivu_status unpack(const void *buffer, uintptr_t *rkey)
 	if (ivs_region_get(&r))
 		return IVU_ERR_UNREACHABLE;
 	g = &r->geo;
-	/* Of a rank of another host, or none of a rank's at all. */
+	/* The key belongs to a rank of another host, or not to a rank's memory. */
 	if (key.region != r->id || key.slot >= g->slots || key.offset < g->heap || key.offset > g->area_bytes ||
 	    key.len > g->area_bytes - key.offset || key.addr > UINT64_MAX - key.len) {
 		ivs_region_put(r);
@@ -202,7 +204,7 @@ static ivu_status rkey_compare(void *comp, uintptr_t a, uintptr_t b, const void 
 	return IVU_OK;
 }
 
-/* Nobody waits for the copy at the other end. */
+/* No process waits for the copy at the other end. */
 static inline void copy(void *to, const void *from, size_t len)
 {
 	if (len <= IVS_COPY_SMALL)
@@ -245,7 +247,7 @@ static ivu_status get_bcopy(struct window_ep *e, ivu_unpack unpack, void *arg, s
 	return IVU_OK;
 }
 
-/* Bytes that iov names. SIZE_MAX: too many for any memory. */
+/* Returns the number of bytes in iov. SIZE_MAX: too many for any memory. */
 static size_t length_of(const struct ivu_iov *iov, size_t count)
 {
 	size_t len = 0, n;
@@ -258,7 +260,7 @@ static size_t length_of(const struct ivu_iov *iov, size_t count)
 	return len;
 }
 
-/* Copies all that iov names to there, or from there. */
+/* Copies all data in iov to the peer's memory (there), or from it. */
 static ivu_status copy_pieces(const struct ivu_iov *iov, size_t count, uint64_t addr, uintptr_t rkey, bool there)
 {
 	uint8_t *at = ivu_place(rkey, addr, length_of(iov, count)), *own;
@@ -275,7 +277,7 @@ static ivu_status copy_pieces(const struct ivu_iov *iov, size_t count, uint64_t 
 	return IVU_OK;
 }
 
-/* The ways of UCX from 1.19 on for much memory. Done when they return. */
+/* The operations of UCX from 1.19 on for large transfers. Complete when they return. */
 static ivu_status put_zcopy(struct ivu_ep *e, const struct ivu_iov *iov, size_t count, uint64_t addr, uintptr_t rkey,
 			    struct ivu_completion *comp)
 {
@@ -292,7 +294,7 @@ static ivu_status get_zcopy(struct window_ep *e, const struct ivu_iov *iov, size
 	return copy_pieces(iov, count, addr, rkey, false);
 }
 
-/* All is done at once: there is nothing that UCX would have to wait for. */
+/* All operations complete at once, so UCX has nothing to wait for. */
 static ivu_status pending_add(struct window_ep *e, struct ivu_pending *req, unsigned int flags)
 {
 	(void) e;
@@ -333,18 +335,19 @@ static ivu_status iface_query(struct window_iface *i, struct ivu_iface_attr *a)
 	a->iface_addr_len = sizeof(uint64_t);
 	a->overhead = 10e-9;
 	a->latency.c = 80e-9;
-	/* Less than ivshmem states: where UCX has room for one of both only, it keeps that one. */
+	/* Less than ivshmem states: if UCX has room for only one of both, it keeps that one. */
 	a->dedicated = 11.5e9;
 	/*
-	 * A write by ivshmem has two copies, and waits for the owner, and memory of the region can be written by it, too. UCX
-	 * leaves a lane out that has less than a quarter of another one's bandwidth.
+	 * A write by ivshmem has two copies, and waits for the owner, and can also write memory of the region. UCX
+	 * omits a lane that has less than a quarter of another one's bandwidth.
 	 */
 	switch (i->shown.estimated) {
 	case IVU_OPERATION_PUT_ZCOPY:
 	case IVU_OPERATION_GET_ZCOPY:
 		/*
-		 * UCX searches its cache of registered memory for these, 35 ns. It counts that as nothing, but a copy for the other ways,
-		 * which have no more copies than these. This makes up for it: up to some 64 KiB the others are taken.
+		 * For these UCX searches its cache of registered memory, 35 ns. It counts that as nothing, but counts
+		 * a copy for the other ways, which have no more copies than these. This value compensates for it: up
+		 * to some 64 KiB the others are used.
 		 */
 		a->overhead = 9e-6;
 		a->dedicated = 50e9;
@@ -352,7 +355,7 @@ static ivu_status iface_query(struct window_iface *i, struct ivu_iface_attr *a)
 	case IVU_OPERATION_PUT_SHORT:
 	case IVU_OPERATION_GET_BCOPY: a->dedicated = 50e9; break;
 	case IVU_OPERATION_PUT_BCOPY:
-		/* It has two copies. UCX counts them as made at the same time. */
+		/* It has two copies. UCX counts them as concurrent. */
 		a->dedicated = 5e9;
 		break;
 	}
@@ -376,7 +379,7 @@ static ivu_status get_address(struct window_iface *i, void *addr)
 	return IVU_OK;
 }
 
-/* Ranks of this VM, too: memory of the region is reached so only. */
+/* Also ranks of this VM, because memory of the region is only reached this way. */
 static int is_reachable(struct window_iface *i, const void *dev_addr, const void *iface_addr)
 {
 	uint64_t region, format = WINDOW_FORMAT;
@@ -387,7 +390,7 @@ static int is_reachable(struct window_iface *i, const void *dev_addr, const void
 	return region == i->region->id && format == WINDOW_FORMAT;
 }
 
-/* What reaches the other's interface is connected to it. */
+/* A transport that reaches the other's interface is connected to it. */
 static int is_connected(struct window_ep *e, const struct ivu_reachable_params *p)
 {
 	return p->field_mask & IVU_REACHABLE_DEVICE_ADDR && p->device_addr &&
@@ -421,7 +424,7 @@ static void fill_ops(struct ivu_iface_ops *ops)
 	*(void **) &ops->ep_create = IVU_FN(ep_create);
 	*(void **) &ops->ep_destroy = IVU_FN(free);
 	*(void **) &ops->iface_flush = *(void **) &ops->iface_fence = IVU_FN(flush);
-	/* It takes no time of the worker's progress. */
+	/* It uses no time of the worker's progress. */
 	ops->progress_enable = ops->progress_disable = IVU_FN(ivu_nothing);
 	*(void **) &ops->iface_progress = IVU_FN(iface_progress);
 	*(void **) &ops->iface_close = IVU_FN(iface_close);
@@ -444,8 +447,8 @@ static ivu_status iface_open(struct ivu_md *md, void *worker, const void *params
 }
 
 /*
- * 1.16 to 1.18 read by the lanes of a rendezvous as well, and take none of a domain that does not register memory. One that
- * did so would be asked to register all that is sent.
+ * 1.16 to 1.18 also read by the lanes of a rendezvous, and accept none of a domain that does not register memory. A
+ * domain that does would be asked to register all sent data.
  */
 bool ivu_window_usable(void)
 {

@@ -4,7 +4,7 @@
 
 #include "abi/ops.h"
 
-/* Can this process's UCX use it? Some versions take none of such memory. */
+/* Returns whether this process's UCX can use it. Some versions do not use such memory. */
 bool ivu_window_usable(void);
 /* Sets the transport's functions, and those of its memory domain. */
 void ivu_window_transport(struct ivu_transport *t);

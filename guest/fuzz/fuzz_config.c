@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	memcpy(text, data, size);
 	if (!config_parse(&c, text, size, why, sizeof(why)) && !*why)
-		abort(); /* a refusal says why */
+		abort(); /* a rejection must have a reason */
 	config_free(&c);
 	free(text);
 	return 0;

@@ -1,5 +1,7 @@
-/* libFuzzer target: a mux whose other side sends arbitrary bytes after its
-   HELLO. Its streams are echoed, so that what comes in also goes out. */
+/*
+ * libFuzzer target: a mux whose other side sends arbitrary bytes after its HELLO. Its streams are echoed, so that
+ * received data is also sent.
+ */
 #include "../log.h"
 #include "../mux.h"
 
@@ -59,7 +61,7 @@ static void mux_over(struct mux *m, const char *why)
 	over = true;
 }
 
-/* What the loop would do once a round. */
+/* Does the work of one round of the loop. */
 static void round_of(struct mux *m)
 {
 	if (!over)

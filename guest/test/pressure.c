@@ -1,4 +1,4 @@
-/* When the agent counts the inodes that the VM knows, and when it drops its caches. */
+/* Tests when the agent counts the inodes that the VM knows, and when it drops its caches. */
 #include "../inodes.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ static int failures;
 		} \
 	} while (0)
 
-/* A small limit: the caches stay warm below half of it, and are dropped at half. */
+/* With a small limit the caches stay warm below half of it, and are dropped at half. */
 static void small(void)
 {
 	struct inodes i;
@@ -29,7 +29,7 @@ static void small(void)
 	CHECK(inodes_count(&i, 0) >= INODES_LEAST && inodes_count(&i, 0) <= INODES_MOST);
 }
 
-/* Programs that open ever new files, so that come inodes/s, and drops that last ms_drop: the limit is never met. */
+/* Programs open new files, come inodes/s, and drops last ms_drop: the limit is never reached. */
 static void programs(uint64_t limit, uint64_t come, uint64_t ms_drop)
 {
 	struct inodes i;
@@ -41,7 +41,7 @@ static void programs(uint64_t limit, uint64_t come, uint64_t ms_drop)
 		if (!wait) {
 			drops++;
 			at += ms_drop * ms;
-			n = come * ms_drop / 1000; /* what came meanwhile */
+			n = come * ms_drop / 1000; /* inodes added during the drop */
 			wait = inodes_dropped(&i, n);
 		}
 		n += come * (wait / ms) / 1000;
@@ -54,7 +54,7 @@ static void programs(uint64_t limit, uint64_t come, uint64_t ms_drop)
 	CHECK(drops > 0 && drops <= 60 * come / (limit / 2 - come * ms_drop / 1000) + 1);
 }
 
-/* Where most are in use they are not dropped over and over, nor later than can be. */
+/* If most inodes are in use they are not dropped repeatedly, nor later than possible. */
 static void in_use(void)
 {
 	struct inodes i;
@@ -69,7 +69,7 @@ static void in_use(void)
 		CHECK(i.bound > n);
 		CHECK(inodes_count(&i, n) >= INODES_LEAST);
 	}
-	/* They are closed again: so is the bound. */
+	/* When the files are closed again, the bound returns. */
 	inodes_dropped(&i, 100);
 	CHECK(i.bound == 10000);
 }

@@ -1,6 +1,6 @@
 /*
- * What the provider ivshmem offers beyond libfabric's own interface, through
- * fi_open_ops(&domain->fid, NM_FABRIC_MEMORY, 0, &ops, NULL).
+ * The interface that the provider ivshmem offers in addition to libfabric's own, through fi_open_ops(&domain->fid,
+ * NM_FABRIC_MEMORY, 0, &ops, NULL).
  */
 #ifndef NEARMETAL_FABRIC_H
 #define NEARMETAL_FABRIC_H
@@ -14,26 +14,25 @@ struct fid_domain;
 struct nm_fabric_memory {
 	size_t size; /* of this structure */
 	/*
-	 * Returns len bytes in the region, aligned to a page, or NULL: there is no
-	 * region, or no room in this rank's part of it. Sends from there are copied
-	 * once; registered with fi_mr_reg, peers read and write it with plain loads
-	 * and stores. Its contents are not defined.
+	 * Returns len bytes in the region, aligned to a page, or NULL without a region or without room in this rank's
+	 * part of it. Sends from this memory are copied once; after fi_mr_reg, peers read and write it with plain
+	 * loads and stores. Its contents are undefined.
 	 */
 	void *(*alloc)(struct fid_domain *domain, size_t len);
-	/* Frees what alloc returned. */
+	/* Frees memory that alloc returned. */
 	void (*free)(struct fid_domain *domain, void *memory);
-	/* Is [memory, memory + len) in the region? */
+	/* Returns whether [memory, memory + len) is in the region. */
 	int (*inside)(struct fid_domain *domain, const void *memory, size_t len);
 };
 
 /*
- * The same for a library that knows of no domain, as symbols of the provider's file: in
- * the part of any of the process's ranks. What was not given back stays as it is until the
- * process ends, whatever is closed. Room for full rings to everybody is kept, though not
- * more than half of a rank's part.
+ * nm_fabric_alloc() and nm_fabric_free() are alloc() and free() for a library that has no domain, as symbols of the
+ * provider's file. They use the part of any of the process's ranks. Memory that is not freed stays valid until the
+ * process ends, regardless of what is closed. Room for full rings to all ranks is reserved, though not more than half
+ * of a rank's part.
  */
 __attribute__((visibility("default"))) void *nm_fabric_alloc(size_t len);
-/* 0, or -1: memory is not of nm_fabric_alloc(). */
+/* Returns 0, or -1 if memory is not from nm_fabric_alloc(). */
 __attribute__((visibility("default"))) int nm_fabric_free(void *memory);
 
 #endif /* NEARMETAL_FABRIC_H */

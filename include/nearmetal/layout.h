@@ -1,15 +1,13 @@
 /*
- * What the provider ivshmem keeps in a region's layout area: who is there, the
- * rings between every two ranks, and the buffers for large messages.
- * docs/fabric-design.md describes it; internal/region/layout.go holds the same
- * constants. All numbers are little-endian.
+ * The layout area of a region, used by the provider ivshmem: the ranks, the rings between every two ranks, and the
+ * buffers for large messages. docs/fabric-design.md describes it; internal/region/layout.go has the same constants.
+ * All numbers are little-endian.
  *
- * An area of zeros is a valid, empty layout: nobody formats it but the first
- * rank, which chooses the geometry with one compare-and-swap. All else
- * follows from the geometry and the area's size.
+ * An area of zeroes is a valid, empty layout. No formatting is needed: the first rank chooses the geometry with one
+ * compare-and-swap. Everything else follows from the geometry and the area's size.
  *
- * Whatever is read from here was written by somebody else. Nothing in it is
- * used as an offset, index or length before it was copied and checked.
+ * All data read from the area was written by another process. No value is used as an offset, index or length before
+ * it was copied and checked.
  */
 #ifndef NEARMETAL_LAYOUT_H
 #define NEARMETAL_LAYOUT_H
@@ -22,18 +20,17 @@
 #define NM_LAYOUT_MAX_SLOTS	 1024
 #define NM_LAYOUT_MIN_SLOTS	 4
 #define NM_LAYOUT_LINE		 64   /* bytes: a cache line, and a ring's slot */
-#define NM_LAYOUT_BOUNCE_BYTES	 8192 /* the smallest buffer for a piece of a large message */
+#define NM_LAYOUT_BOUNCE_BYTES	 8192 /* the smallest buffer for a fragment of a large message */
 #define NM_LAYOUT_BOUNCE_LARGEST 32768
-#define NM_LAYOUT_POOL_MOST	 (3ULL << 20) /* bytes of such buffers a rank: measurements/fabric.md */
+#define NM_LAYOUT_POOL_MOST	 (3ULL << 20) /* bytes of such buffers per rank: measurements/fabric.md */
 #define NM_LAYOUT_RING_MIN	 8	      /* lines in the smallest ring */
 #define NM_LAYOUT_RING_MAX	 256	      /* lines in the largest */
 #define NM_LAYOUT_RING_CTL	 128	      /* bytes before a ring's first line */
-#define NM_LAYOUT_MR_COUNT	 63	      /* memory regions that a rank shows to others */
+#define NM_LAYOUT_MR_COUNT	 63	      /* memory regions that a rank exposes to others */
 #define NM_LAYOUT_PAGE		 4096
 
 /*
- * The geometry word: 0 when nobody was here yet, else
- * version << 56 | log2(slots) << 48 | area bytes / 4096.
+ * The geometry word: 0 if no rank has attached yet, else version << 56 | log2(slots) << 48 | area bytes / 4096.
  */
 #define NM_LAYOUT_GEOMETRY(slots_log2, area_pages) \
 	((uint64_t) NM_LAYOUT_VERSION << 56 | (uint64_t) (slots_log2) << 48 | (uint64_t) (area_pages))
@@ -41,8 +38,8 @@
 /* The first page of the layout area. */
 struct nm_layout_head {
 	uint64_t geometry;
-	uint64_t job;  /* hash of the job's name, 0: nobody said one */
-	uint32_t next; /* where the search for a free slot starts */
+	uint64_t job;  /* hash of the job's name, 0: none was set */
+	uint32_t next; /* where the search for a free slot begins */
 	uint32_t reserved[11];
 };
 
@@ -54,15 +51,15 @@ struct nm_layout_head {
 
 /* A rank's entry in the slot table. */
 struct nm_slot {
-	/* written by the owner only, but for the claim */
+	/* written by the owner only, except for the claim */
 	uint64_t owner;	 /* NM_SLOT_OWNER */
 	uint64_t kernel; /* hash of boot id and PID namespace */
 	uint64_t pid;	 /* in that namespace */
 	uint64_t secret; /* address of a struct nm_proof in the process */
-	uint64_t proof;	 /* SipHash of slot and epoch under its key */
+	uint64_t proof;	 /* SipHash of slot and epoch with its key */
 	uint64_t name;	 /* hash of a service name, 0: none */
 	uint64_t pad0[2];
-	/* written by the owner's heart */
+	/* written by the owner's heartbeat */
 	uint64_t beat;
 	uint64_t pad1[7];
 	/* written by senders: byte (sender % 64) */
@@ -75,8 +72,8 @@ struct nm_slot {
 _Static_assert(sizeof(struct nm_slot) == 256, "four lines");
 
 /*
- * In the owner's own memory, in its ledger (fabric/region/ledger.h). Bytes like these may have come there from
- * another VM, in a message: they prove nothing until the kernel says who listens at their key's name
+ * The proof is in the owner's own memory, in its ledger (fabric/region/ledger.h). Another VM may have sent bytes like
+ * these in a message: they prove nothing until the kernel reports who listens at their key's name
  * (fabric/region/identity.h).
  */
 struct nm_proof {
@@ -84,23 +81,23 @@ struct nm_proof {
 	uint32_t slot;
 	uint32_t epoch;
 	uint8_t key[16]; /* random */
-	int32_t ledger;	 /* descriptor of the process's (fabric/region/ledger.h), -1: none */
+	int32_t ledger;	 /* descriptor of the process's ledger (fabric/region/ledger.h), -1: none */
 	uint32_t reserved;
 };
 
 #define NM_PROOF_MAGIC 0x7f0a9e3d52c8b642ULL
 
 /*
- * conn[receiver][sender], written by the sender: where its ring to the receiver
- * is. 0: none. ring: offset in the sender's area in lines, + 1.
+ * conn[receiver][sender], written by the sender: the place of its ring to the receiver. 0: none. ring: offset in the
+ * sender's area in lines, + 1.
  */
 struct nm_conn {
 	uint32_t ring;
 	uint8_t lines_log2;
-	uint8_t protocol; /* NM_PROTOCOL_*: what the ring's messages are */
+	uint8_t protocol; /* NM_PROTOCOL_*: the protocol of the ring's messages */
 	uint16_t check;	  /* low bits of the receiver's epoch */
 	uint32_t lap0;	  /* lap of the ring's first round */
-	uint32_t epoch;	  /* the sender's; of another one it is an old entry */
+	uint32_t epoch;	  /* the sender's; if it differs, the entry is stale */
 };
 
 _Static_assert(sizeof(struct nm_conn) == 16, "two words");
@@ -110,12 +107,15 @@ _Static_assert(sizeof(struct nm_conn) == 16, "two words");
 #define NM_PROTOCOL_UCX 1 /* the UCX transport's */
 
 /*
- * In front of a ring: two lines, written by the receiver only.
+ * Two lines that precede a ring, written by the receiver only.
  */
 struct nm_ring_ctl {
-	uint64_t tail;	  /* lines read so far */
-	uint32_t cost[2]; /* cycles for reading 1 KiB of a bounce buffer, a hint: [0] if it was
-					   written in the caches, [1] if non-temporally; 0: not known */
+	uint64_t tail; /* lines read so far */
+	/*
+	 * cycles for reading 1 KiB of a bounce buffer, a hint: [0] if written cached, [1] if
+	 * non-temporally; 0: not known
+	 */
+	uint32_t cost[2];
 	uint64_t pad0[6];
 	uint32_t polled; /* 1: the receiver polls this ring in each call */
 	uint32_t pad1;
@@ -125,9 +125,8 @@ struct nm_ring_ctl {
 _Static_assert(sizeof(struct nm_ring_ctl) == NM_LAYOUT_RING_CTL, "two lines");
 
 /*
- * A ring's line: the word is written last and read first. Further lines of the
- * same message start with a word of 0, so that no payload can be taken for a
- * message. lap has its top bit set, and is another in each round.
+ * A ring's line: the word is written last and read first. Further lines of the same message start with a word of 0,
+ * so that no payload can be mistaken for a message. lap has its top bit set, and differs in each round.
  */
 struct nm_line {
 	uint32_t lap;
@@ -141,18 +140,18 @@ struct nm_line {
 _Static_assert(sizeof(struct nm_line) == NM_LAYOUT_LINE, "one line");
 
 #define NM_LINE_FIRST_BYTES 48 /* of payload in a message's first line */
-#define NM_LINE_MORE_BYTES  56 /* and in each further one, after the word */
+#define NM_LINE_MORE_BYTES  56 /* and in each further line, after the word */
 
-/* A memory region that its owner lets others reach by themselves. */
+/* A memory region that its owner permits others to access directly. */
 struct nm_mr {
 	uint64_t state; /* odd: being changed; 0: never used */
 	uint64_t key;
 	uint64_t base;	 /* offset in the region, or address in the owner */
 	uint64_t len;	 /* bytes */
-	uint64_t origin; /* what the owner calls the first byte: 0 or its address */
+	uint64_t origin; /* the owner's address of the first byte: 0 or its virtual address */
 	uint32_t access; /* NM_MR_* */
 	uint32_t valid;
-	uint64_t check; /* SipHash of the above, slot and epoch under the key */
+	uint64_t check; /* SipHash of the above, slot and epoch with the key */
 	uint64_t pad;
 };
 
@@ -162,16 +161,16 @@ _Static_assert(sizeof(struct nm_mr) == NM_LAYOUT_LINE, "one line");
 #define NM_MR_WRITE  2
 #define NM_MR_REGION 4 /* base is an offset in the region */
 
-/* Where everything is; offsets from the layout area's first byte. */
+/* The offsets of all parts, from the layout area's first byte. */
 struct nm_layout_geometry {
 	uint32_t slots;
 	uint32_t bounces;      /* of bounce_bytes each: a rank's pool */
-	uint32_t bounce_bytes; /* the most of a piece */
+	uint32_t bounce_bytes; /* maximum size of a fragment */
 	uint64_t slot_table;
 	uint64_t conn_table;
 	uint64_t mr_table;
 	uint64_t areas;
-	uint64_t area_bytes; /* a rank: its bounce buffers, then its rings */
+	uint64_t area_bytes; /* per rank: its bounce buffers, then its rings */
 	uint64_t heap;	     /* offset of the rings in an area */
 };
 
@@ -182,7 +181,7 @@ static inline uint64_t nm_layout_fixed(uint32_t slots)
 	       slots * (uint64_t) (NM_LAYOUT_MR_COUNT + 1) * sizeof(struct nm_mr);
 }
 
-/* The least an area must hold: a smallest ring to each rank, and some bounce buffers. */
+/* The minimum size of an area: a smallest ring to each rank, and some bounce buffers. */
 static inline uint64_t nm_layout_least_area(uint32_t slots)
 {
 	uint64_t rings = (uint64_t) slots * (NM_LAYOUT_RING_CTL + NM_LAYOUT_RING_MIN * NM_LAYOUT_LINE);
@@ -190,8 +189,8 @@ static inline uint64_t nm_layout_least_area(uint32_t slots)
 }
 
 /*
- * The geometry word for a layout area of bytes and at most want slots (0: as many
- * as are sensible). 0: the area is too small.
+ * Returns the geometry word for a layout area of bytes and at most want slots (0: a sensible number). 0: the area is
+ * too small.
  */
 static inline uint64_t nm_layout_choose(uint64_t bytes, uint32_t want)
 {
@@ -206,7 +205,7 @@ static inline uint64_t nm_layout_choose(uint64_t bytes, uint32_t want)
 		if (fixed >= bytes)
 			continue;
 		area = (bytes - fixed) / slots / NM_LAYOUT_PAGE * NM_LAYOUT_PAGE;
-		/* Many small areas are worth less than fewer good ones. */
+		/* Many small areas are worth less than fewer large ones. */
 		if (!want && slots > 16 && area < (1U << 20))
 			continue;
 		if (area < nm_layout_least_area(slots))
@@ -219,8 +218,7 @@ static inline uint64_t nm_layout_choose(uint64_t bytes, uint32_t want)
 }
 
 /*
- * Takes a geometry word apart, for a layout area of bytes. Returns NULL, or what is
- * wrong with it.
+ * Decodes a geometry word, for a layout area of bytes. Returns NULL, or the fault.
  */
 static inline const char *nm_layout_geometry(uint64_t word, uint64_t bytes, struct nm_layout_geometry *g)
 {
@@ -247,7 +245,7 @@ static inline const char *nm_layout_geometry(uint64_t word, uint64_t bytes, stru
 		pool = g->area_bytes - rings;
 	if (pool > NM_LAYOUT_POOL_MOST)
 		pool = NM_LAYOUT_POOL_MOST;
-	/* Larger ones are faster, but only if there are many. */
+	/* Larger buffers are faster, but only if there are many. */
 	g->bounce_bytes = NM_LAYOUT_BOUNCE_BYTES;
 	while (g->bounce_bytes < NM_LAYOUT_BOUNCE_LARGEST && pool / g->bounce_bytes >= 64)
 		g->bounce_bytes *= 2;

@@ -1,10 +1,9 @@
 /*
- * The header of a region: the memory that the VMs of one host share.
- * docs/region.md describes it; internal/region holds the same constants, and
- * its tests compare the two. All numbers are little-endian.
+ * The header of a region: the memory that the VMs of one host share. docs/region.md describes it; internal/region has
+ * the same constants, and its tests compare the two. All numbers are little-endian.
  *
- * Whatever is read from a region was written by somebody else. Copy the
- * header once with nm_region_read() and use only the copy.
+ * All data read from a region was written by another process. Copy the header once with nm_region_read() and use only
+ * the copy.
  */
 #ifndef NEARMETAL_REGION_H
 #define NEARMETAL_REGION_H
@@ -17,7 +16,7 @@
 #error "a region is little-endian"
 #endif
 
-#define NM_REGION_MAGIC	       "NMREGION" /* 8 bytes, no final zero */
+#define NM_REGION_MAGIC	       "NMREGION" /* 8 bytes, no terminating zero */
 #define NM_REGION_VERSION      1
 #define NM_REGION_HEADER_BYTES 4096
 #define NM_REGION_MIN_BYTES    (1ULL << 20) /* of the file */
@@ -25,8 +24,8 @@
 #define NM_REGION_ID_BYTES     16
 
 /*
- * Where a devdax region starts in its file: a guest's /dev/dax0.0 shows the
- * file from here on, and its pages are this large.
+ * The offset of a devdax region in its file: a guest's /dev/dax0.0 maps the file from here on, and its pages have
+ * this size.
  */
 #define NM_REGION_DEVDAX_OFFSET (2ULL << 20)
 
@@ -43,11 +42,11 @@ struct nm_region_header {
 	uint8_t magic[8];
 	uint32_t version;
 	uint32_t header_bytes;
-	uint64_t size_bytes; /* of the region, this header included */
+	uint64_t size_bytes; /* of the region, including this header */
 	uint64_t flags;
 	uint8_t key[NM_REGION_ID_BYTES];     /* random, new for each region */
 	uint8_t cluster[NM_REGION_ID_BYTES]; /* random id of the cluster */
-	uint8_t host[NM_REGION_ID_BYTES];    /* HMAC-SHA-256(machine-id, key), cut */
+	uint8_t host[NM_REGION_ID_BYTES];    /* HMAC-SHA-256(machine-id, key), truncated */
 	uint64_t layout_offset;		     /* from the header's first byte */
 	uint64_t layout_bytes;
 	uint32_t layout_type; /* NM_REGION_LAYOUT_* */
@@ -55,14 +54,14 @@ struct nm_region_header {
 	uint64_t scratch_offset; /* for the test programs in kernels/ */
 	uint64_t scratch_bytes;
 	uint8_t reserved[NM_REGION_HEADER_BYTES - 124]; /* zeros */
-	uint32_t crc;					/* CRC-32C of all that comes before it */
+	uint32_t crc;					/* CRC-32C of all preceding bytes */
 };
 
 _Static_assert(sizeof(struct nm_region_header) == NM_REGION_HEADER_BYTES, "the header is one page");
 _Static_assert(offsetof(struct nm_region_header, reserved) == 120 && offsetof(struct nm_region_header, crc) == 4092,
 	       "no holes");
 
-/* CRC-32C (Castagnoli, reflected, polynomial 0x1EDC6F41), as iSCSI has it (RFC 3720). */
+/* Returns the CRC-32C (Castagnoli, reflected, polynomial 0x1EDC6F41) as defined for iSCSI (RFC 3720). */
 static inline uint32_t nm_region_crc32c(const void *data, size_t len)
 {
 	const uint8_t *p = data;
@@ -76,7 +75,7 @@ static inline uint32_t nm_region_crc32c(const void *data, size_t len)
 	return ~crc;
 }
 
-/* Is [offset, offset + len) behind the header and inside the region? */
+/* Returns whether [offset, offset + len) is after the header and inside the region. */
 static inline int nm_region_area_ok(uint64_t offset, uint64_t len, uint64_t size)
 {
 	return offset >= NM_REGION_HEADER_BYTES && offset <= size && len <= size - offset && offset % 4096 == 0 &&
@@ -84,9 +83,8 @@ static inline int nm_region_area_ok(uint64_t offset, uint64_t len, uint64_t size
 }
 
 /*
- * Copies the header that starts at base into out and checks it. mapped_bytes
- * are mapped from base on. Returns NULL if it is sound, else what is wrong with it,
- * in words.
+ * Copies the header at base into out and checks it. mapped_bytes are mapped from base on. Returns NULL if it is
+ * valid, else a description of the fault.
  */
 static inline const char *nm_region_read(const void *base, uint64_t mapped_bytes, struct nm_region_header *out)
 {

@@ -8,44 +8,44 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Caps is what a driver can do for a cluster, as Probe found it.
+// Caps lists a driver's capabilities for a cluster, as found by Probe.
 type Caps struct {
-	// Links are the kinds of network cards that it can join: LinkStream and LinkTap between the VMs,
-	// or LinkOwn where the driver joins them itself (it is a Networker then); LinkUser for the user
-	// network, by which a VM reaches this host.
+	// Links are the kinds of network cards that it can connect: LinkStream and LinkTap between the VMs, or LinkOwn if
+	// the driver connects them itself (it is then a Networker); LinkUser for the user network, by which a VM reaches
+	// this host.
 	Links []LinkKind
-	// Exports are the kinds by which directories of this host can be shown to VMs (Settings.Exports), which
-	// root: host and shares need, the best first. None: they cannot.
+	// Exports are the kinds by which directories of this host can be made visible to VMs (Settings.Exports), the best
+	// first. root: host and shares need one. Empty: not supported.
 	Exports []ExportKind
-	// OwnDisk: VMs that start from a disk of the backend's own (root: backend), with the kernel and the
-	// agent that are on it. Such a VM gets no Files.Kernel and no Files.Initrd.
+	// OwnDisk: VMs can boot from a disk of the backend's own (root: backend), with the disk's kernel and agent. Such
+	// a VM gets no Files.Kernel and no Files.Initrd.
 	OwnDisk bool
-	// Regions are the devices that can show a region: "ivshmem", "devdax"; none: no region.
+	// Regions are the devices that can present a region: "ivshmem", "devdax"; empty: no region.
 	Regions []string
 	// VFIO: functions of the host passed through.
 	VFIO bool
-	// Dynamic: functions by their vendor and device ids, which the backend chooses when a VM starts.
+	// Dynamic: functions by their vendor and device IDs, which the backend chooses when a VM starts.
 	Dynamic bool
 	// Pins: vCPUs on chosen CPUs of the host.
 	Pins bool
-	// Cores: vCPUs on cores of their own, which the backend chooses. Plans have pins then, as for Pins; pin: always,
-	// which demands the chosen ones, is refused.
+	// Cores: vCPUs on cores of their own, which the backend chooses. Plans then have pins, as with Pins; pin: always
+	// requires the chosen CPUs and is rejected.
 	Cores bool
-	// DirectKernel: a VM starts from a kernel and an initramfs of the owner's (Files).
+	// DirectKernel: a VM boots from a kernel and an initramfs of the owner (Files).
 	DirectKernel bool
-	// Veil: exports by an open directory (Export.Veiled). Filter: a user network behind a filter of the
-	// owner's (Link.Filtered). Sandbox: the system calls of VMs' processes are filtered.
+	// Veil: exports by an open directory (Export.Veiled). Filter: a user network behind a filter of the owner
+	// (Link.Filtered). Sandbox: the system calls of VMs' processes are filtered.
 	Veil, Filter, Sandbox bool
 	// Jail: VMs' processes in namespaces of their own (Settings.Strict).
 	Jail bool
-	// DiesWithOwner: the VMs end with the process that called Start, however that ends. Where they
-	// do not, only the journal ends them.
+	// DiesWithOwner: the VMs end with the process that called Start, however it ends. If not set, only the journal
+	// ends them.
 	DiesWithOwner bool
-	// Remote: the VMs do not run on this host. Its memory, limits and devices do not count, and the
-	// driver is a Locator.
+	// Remote: the VMs do not run on this host. Its memory, limits and devices do not count, and the driver is a
+	// Locator.
 	Remote bool
-	// Why says of a capability that is missing, by its Cap, what is missing and what to do, as a
-	// sentence without a full stop; optional.
+	// Why explains, for missing capabilities, the cause and the remedy, as a sentence without a full stop;
+	// optional.
 	Why map[Cap]string
 }
 
@@ -74,7 +74,7 @@ const (
 	CapJail         Cap = "put VMs' processes into namespaces of their own"
 )
 
-// has says whether the capability is there.
+// has reports whether the driver has a capability.
 func (c Caps) has(want Cap) bool {
 	switch want {
 	case CapUserNetwork:
@@ -117,8 +117,8 @@ func (c Caps) has(want Cap) bool {
 	return false
 }
 
-// why returns what the driver says of a capability that it lacks. Where VMs cannot have files of this
-// host but can start from a disk, that is the way out.
+// why returns the driver's explanation for a capability that it lacks. If VMs cannot have files of this host but can
+// boot from a disk, the explanation suggests that.
 func (c Caps) why(what Cap) string {
 	if text := c.Why[what]; text != "" || what != CapHostFiles || !c.OwnDisk {
 		return text
@@ -126,12 +126,12 @@ func (c Caps) why(what Cap) string {
 	return "write root: backend, and no shares"
 }
 
-// LackError says what a cluster file demands and a backend cannot do.
+// LackError reports a capability that a cluster file requires and a backend lacks.
 type LackError struct {
 	Driver string
 	Cap    Cap
-	For    string // what of the file needs it: "root: host"
-	Why    string // the driver's own words; "": none
+	For    string // setting of the file that requires it: "root: host"
+	Why    string // the driver's explanation; "": none
 }
 
 func (e *LackError) Error() string {
@@ -142,7 +142,7 @@ func (e *LackError) Error() string {
 	return s
 }
 
-// Lacks are the LackErrors of one cluster file, in one line.
+// Lacks are the LackErrors of one cluster file, as one line.
 type Lacks []*LackError
 
 func (l Lacks) Error() string {
@@ -153,9 +153,9 @@ func (l Lacks) Error() string {
 	return strings.Join(words, "; ")
 }
 
-// Fit matches a cluster file with what the driver can do. It is the one place where that is done.
-// What the file demands and the driver lacks is an error of type Lacks. What the file leaves open (auto)
-// is settled in it: the accel, the region and its device, pins, the uplink. s has its defaults filled in.
+// Fit matches a cluster file with the driver's capabilities. No other code does so. Missing capabilities that the
+// file requires are an error of type Lacks. Fit settles in s the values that the file leaves open (auto): the accel,
+// the region and its device, pins, the uplink. s has its defaults filled in.
 func Fit(s *spec.Cluster, p *Probed) error {
 	driver := Scheme(s.Backend)
 	var lacks Lacks
@@ -169,7 +169,7 @@ func Fit(s *spec.Cluster, p *Probed) error {
 	fitRegion(s, p, need)
 	fitPlacement(s, p.Caps, need)
 	fitIsolation(s, need)
-	// What the plan does with CPUs depends on it: pinning means something under KVM only.
+	// The plan's use of CPUs depends on it: pinning is meaningful under KVM only.
 	s.Accel = string(p.Accel)
 	if len(lacks) > 0 {
 		return lacks
@@ -177,7 +177,7 @@ func Fit(s *spec.Cluster, p *Probed) error {
 	return nil
 }
 
-// fitFiles matches what the VMs start from and see of this host.
+// fitFiles matches the VMs' boot source and their view of this host's files.
 func fitFiles(s *spec.Cluster, c Caps, need func(Cap, string)) {
 	if s.Root == spec.RootBackend {
 		need(CapOwnDisk, "root: backend")
@@ -198,7 +198,7 @@ func fitFiles(s *spec.Cluster, c Caps, need func(Cap, string)) {
 	}
 }
 
-// fitExports chooses the kind by which the VMs see files of this host, where they do.
+// fitExports chooses the kind by which the VMs access files of this host, if they do.
 func fitExports(s *spec.Cluster, c Caps, need func(Cap, string)) {
 	switch s.Files {
 	case string(Export9p):
@@ -235,7 +235,7 @@ func fitNetwork(s *spec.Cluster, c Caps, need func(Cap, string)) {
 	}
 }
 
-// fitRegion matches the region. One that the file does not ask for is left out where there is none.
+// fitRegion matches the region. If regions are not available, one that the file does not require is dropped.
 func fitRegion(s *spec.Cluster, p *Probed, need func(Cap, string)) {
 	r := &s.Region
 	wanted := r.Size != nil && *r.Size > 0
@@ -260,7 +260,7 @@ func fitRegion(s *spec.Cluster, p *Probed, need func(Cap, string)) {
 	}
 }
 
-// fitPlacement matches what VMs get of a host.
+// fitPlacement matches the host resources that VMs use.
 func fitPlacement(s *spec.Cluster, c Caps, need func(Cap, string)) {
 	for i := range s.VMs {
 		if len(s.VMs[i].Devices) > 0 {
@@ -281,7 +281,7 @@ func fitPlacement(s *spec.Cluster, c Caps, need func(Cap, string)) {
 	}
 }
 
-// fitIsolation matches what fences the VMs in.
+// fitIsolation matches the isolation of the VMs.
 func fitIsolation(s *spec.Cluster, need func(Cap, string)) {
 	if s.Isolation == "" || s.Isolation == "auto" {
 		return
@@ -299,7 +299,7 @@ func fitIsolation(s *spec.Cluster, need func(Cap, string)) {
 	}
 }
 
-// count is the number of VMs of a cluster file.
+// count returns the number of VMs of a cluster file.
 func count(s *spec.Cluster) int {
 	n := 0
 	for i := range s.VMs {

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Default is the driver that Open takes for an empty name.
+// Default is the driver that Open uses for an empty name.
 const Default = "qemu"
 
 var (
@@ -16,9 +16,9 @@ var (
 	drivers = map[string]func(name string) (Driver, error){}
 )
 
-// Register makes a driver known by the scheme of its names: "libvirt" for libvirt and for
-// libvirt:///session. open gets the whole name. It is called from init functions of drivers; a
-// program has those that it imports (see backend/all).
+// Register registers a driver under the scheme of its names: "libvirt" for libvirt and for libvirt:///session. open
+// gets the whole name. It is called from init functions of drivers; a program has the drivers that it imports (see
+// backend/all).
 func Register(scheme string, open func(name string) (Driver, error)) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -28,8 +28,8 @@ func Register(scheme string, open func(name string) (Driver, error)) {
 	drivers[scheme] = open
 }
 
-// Open makes the driver called name: a scheme, or a scheme, a colon and the driver's own address; ""
-// is Default. It reads and changes nothing of the outside. The caller closes it.
+// Open makes the driver called name: a scheme, or a scheme, a colon and the driver's own address; "" is Default. It
+// reads and changes nothing outside this process. The caller closes it.
 func Open(name string) (Driver, error) {
 	if name == "" {
 		name = Default
@@ -43,8 +43,8 @@ func Open(name string) (Driver, error) {
 	return open(name)
 }
 
-// Scheme returns the part of a driver's name that chooses the driver: "libvirt" of libvirt:///session, and of
-// qemu:///session, which is how libvirt's own programs name that.
+// Scheme returns the part of a driver's name that selects the driver: "libvirt" for libvirt:///session, and for
+// qemu:///session, which is its name in libvirt's own programs.
 func Scheme(name string) string {
 	if strings.HasPrefix(name, "qemu:///") {
 		return "libvirt"
@@ -53,8 +53,8 @@ func Scheme(name string) string {
 	return scheme
 }
 
-// Known returns nil if this program has the driver called name, else an error that lists those it has.
-// "" is Default, as for Open.
+// Known returns nil if this program has the driver called name, else an error that lists the known ones. "" is
+// Default, as for Open.
 func Known(name string) error {
 	names := Names()
 	if name == "" || slices.Contains(names, Scheme(name)) {

@@ -13,12 +13,12 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// No package below internal names a driver, but backend/all; and no driver names another.
+// TestSeam: no package below internal names a driver, except backend/all; and no driver names another.
 func TestSeam(t *testing.T) {
 	const drivers = "nearmetal/internal/backend/"
 	shared := []string{drivers + "all", drivers + "qemufacts", drivers + "lower", drivers + "domain", drivers + "console", drivers + "vsphere/esx",
-		drivers + "openstack",      // it renders plans, and is not a driver
-		drivers + "libvirt/daemon"} // the way to a libvirtd, which more than its driver asks
+		drivers + "openstack",      // renders plans, and is not a driver
+		drivers + "libvirt/daemon"} // connects to a libvirtd, also for packages other than the driver
 	files := 0
 	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -78,7 +78,7 @@ func all() *Probed {
 		Veil: true, Sandbox: true, Filter: true, Jail: true}}
 }
 
-// What a file leaves open is settled by what is there.
+// TestFitSettles: Fit settles values that a file leaves open by the available capabilities.
 func TestFitSettles(t *testing.T) {
 	s := file()
 	if err := Fit(s, all()); err != nil || s.Accel != "kvm" || s.Files != "9p" || s.Region.Device != "ivshmem" || s.Region.Size != nil || s.Network.Uplink != "user" || s.Placement.Pin != "auto" {
@@ -93,7 +93,8 @@ func TestFitSettles(t *testing.T) {
 	}
 }
 
-// What a file demands and is not there is named, with what of the file demands it; all of it in one line.
+// TestFitLacks: missing capabilities that a file requires are named with the setting that requires them, all in one
+// line.
 func TestFitLacks(t *testing.T) {
 	size := spec.Size(1 << 20)
 	for _, x := range []struct {
@@ -142,7 +143,7 @@ func TestFitLacks(t *testing.T) {
 	}
 }
 
-// file is a cluster file of two VMs with its defaults.
+// file returns a cluster file of two VMs with its defaults.
 func file() *spec.Cluster {
 	s := &spec.Cluster{Backend: "x:there", VMs: []spec.Group{{Name: "vm", Count: 2}}}
 	spec.Defaults(s)

@@ -7,35 +7,35 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// AgentPort is the name of the virtio-serial port that leads to the guest's agent, where that is its
-// carrier (/dev/virtio-ports/AgentPort).
+// AgentPort is the name of the virtio-serial port connected to the guest's agent, if that is its carrier
+// (/dev/virtio-ports/AgentPort).
 const AgentPort = "org.nearmetal.agent"
 
-// Settings is what a plan does not say of a VM.
+// Settings are the properties of a VM that a plan does not state.
 type Settings struct {
 	Accel      host.Accel
 	TSCKHz     int      // the host's TSC rate, for the guest's kernel under TCG; 0: not known
 	PVH        bool     // Files.Kernel is an ELF image with a PVH entry
 	KernelArgs []string // added at the end of the kernel's command line
-	// SlowStrings: the guest does not see that it has fast string instructions (Probed.SlowStrings).
+	// SlowStrings hides from the guest that it has fast string instructions (Probed.SlowStrings).
 	SlowStrings bool
 	Exports     []Export
 	Links       []Link
 	Region      *plan.Region // nil: none
-	// Strict: the VM's process is in a jail of its own (Caps.Jail), with what it needs and Files; what of
-	// that cannot be had is an error.
+	// Strict: the VM's process runs in a jail of its own (Caps.Jail), with only the files that it needs and Files; it
+	// is an error if part of that is not available.
 	Strict bool
 }
 
-// ExportKind is how a VM sees a directory of the host, in the words of the cluster file (files:).
+// ExportKind is the way in which a VM accesses a directory of the host, in the words of the cluster file (files:).
 type ExportKind string
 
 const (
 	Export9p       ExportKind = "9p"       // the VM's process serves it
-	ExportVirtiofs ExportKind = "virtiofs" // a process of its own serves it
+	ExportVirtiofs ExportKind = "virtiofs" // a separate process serves it
 )
 
-// Cap is the capability to show directories by this kind.
+// Cap returns the capability to export directories by this kind.
 func (k ExportKind) Cap() Cap {
 	if k == ExportVirtiofs {
 		return CapVirtiofs
@@ -43,24 +43,24 @@ func (k ExportKind) Cap() Cap {
 	return Cap9p
 }
 
-// Export is a directory of the host shown to a VM.
+// Export is a directory of the host that is visible in a VM.
 type Export struct {
 	Tag      string // mount tag, at most 31 bytes: letters, digits, - . _, a letter first
 	Path     string // absolute and clean
 	ReadOnly bool
 	Kind     ExportKind
-	// Veiled: the VM sees the directory through one of Files.Exports, in which what belongs to the host or
-	// to other users is covered.
+	// Veiled: the VM sees the directory through one of Files.Exports, in which files of the host or of other users
+	// are covered.
 	Veiled bool
 }
 
-// LinkKind is how a network card of a VM is joined to the outside.
+// LinkKind is the way in which a network card of a VM is connected.
 type LinkKind string
 
 const (
 	LinkStream LinkKind = "stream" // frames over a connected stream socket (4 bytes of length, big-endian, then the frame); needs a file
 	LinkTap    LinkKind = "tap"    // an open tap device; needs a file
-	LinkOwn    LinkKind = "own"    // a network of the driver's (Networker)
+	LinkOwn    LinkKind = "own"    // a network of the driver (Networker)
 	LinkUser   LinkKind = "user"   // the host's own network, by a NAT of the driver: guest UserGuest, host UserHost
 )
 
@@ -69,12 +69,12 @@ type Link struct {
 	Kind LinkKind
 	MAC  string // 52:54:00:…, unicast
 	MTU  int    // bytes offered to the guest, 1280 to 65521; 0: the default, 1500
-	// Filtered, of LinkUser: the card and the user network are joined by two of Files.Links, the
-	// card's first, with a filter of the owner's between them.
+	// Filtered, for LinkUser: the card and the user network are connected by two of Files.Links, the card's first,
+	// with a filter of the owner between them.
 	Filtered bool
 }
 
-// Card is a VM's card on a network of the driver's own.
+// Card is a VM's card on a network of the driver.
 type Card struct {
 	MAC     string       // unicast
 	Address netip.Prefix // IPv4, with the length of its subnet; not valid: see Late
@@ -82,7 +82,7 @@ type Card struct {
 	MTU     int          // bytes; 0: 1500
 }
 
-// Files says how many of Files.Links the link needs.
+// Files returns how many of Files.Links the link needs.
 func (l Link) Files() int {
 	switch {
 	case l.Kind == LinkStream || l.Kind == LinkTap:
@@ -93,8 +93,8 @@ func (l Link) Files() int {
 	return 0
 }
 
-// The addresses on a link of LinkUser, in every VM the same (QEMU's slirp, and what is made like
-// it): VMs do not see one another there, each sees the host.
+// The addresses on a link of LinkUser, the same in every VM (those of QEMU's slirp and compatible programs): VMs do
+// not see one another there; each sees the host.
 var (
 	UserGuest = netip.MustParsePrefix("10.0.2.15/24")
 	UserHost  = netip.MustParseAddr("10.0.2.2")

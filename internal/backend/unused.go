@@ -9,12 +9,13 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Unused says what of a cluster file the VMs would not have on this backend, where the file serves another one as well: a line each.
-// What Fit refuses on a machine that is known, a plan for a described one says so. s has its defaults filled in.
+// Unused returns the settings of a cluster file that the VMs would not have on this backend, if the file also serves
+// another one, one line each. Fit rejects them on a known machine; a plan for a described one reports them. s has its
+// defaults filled in.
 func Unused(s *spec.Cluster) []string {
 	name := Scheme(s.Backend)
 	if name != "qemu" && name != "libvirt" {
-		return nil // what those cannot do, Fit refuses also for plans
+		return nil // Fit rejects unsupported settings of other backends also for plans
 	}
 	var list []string
 	if keys := setKeys(s.VSphere); len(keys) > 0 {
@@ -31,7 +32,7 @@ func Unused(s *spec.Cluster) []string {
 	return list
 }
 
-// setKeys are the keys of vsphere that differ from their defaults.
+// setKeys returns the keys of vsphere that differ from their defaults.
 func setKeys(v spec.VSphere) []string {
 	var plain spec.Cluster
 	spec.Defaults(&plain)

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// The flavors of the golden reports, as the client prints them.
+// flavors are those of the golden reports, as printed by the client.
 var flavors = map[string]string{
 	"hpc.16": `{"name": "hpc.16", "vcpus": 16, "ram": 65536, "properties": {"hw:cpu_policy": "dedicated", "hw:cpu_sockets": "2",
 		"hw:cpu_cores": "8", "hw:cpu_threads": "1", "hw:numa_nodes": "2", "hw:numa_cpus.0": "0-7", "hw:numa_mem.0": "32768",
@@ -58,8 +58,8 @@ func tree(t *testing.T, machine string, attrs ...string) string {
 	return dir
 }
 
-// Reports of described VMs: what a flavor promises and the VM has; what it promises and the VM has not; and a flavor
-// that promises nothing.
+// TestReports compares reports of described VMs: a flavor whose promises the VM has; one whose promises it lacks; and
+// one that promises nothing.
 func TestReports(t *testing.T) {
 	for _, c := range []struct {
 		name, machine, flavor string
@@ -103,7 +103,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// Of several flavors the VM's own is taken, if it is known.
+// TestPick: of several flavors the VM's own is selected, if it is known.
 func TestPick(t *testing.T) {
 	list := []openstack.Flavor{{Name: "a"}, {Name: "b"}}
 	if f, err := Pick(list, &Instance{Flavor: "b"}); err != nil || f.Name != "b" {
@@ -119,7 +119,7 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// Flavors that are not a VM are refused, with a line that names what is wrong.
+// TestBadFlavors: flavors that do not describe a VM are rejected, with a line that names the fault.
 func TestBadFlavors(t *testing.T) {
 	dir := tree(t, "default", "vm")
 	for want, f := range map[string]openstack.Flavor{
@@ -137,7 +137,7 @@ func TestBadFlavors(t *testing.T) {
 	}
 }
 
-// What a cloud says is cut and cleaned; what it does not say is empty.
+// TestHostileMetadata: a cloud's texts are cut and sanitized; missing ones are empty.
 func TestHostileMetadata(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string) {
@@ -220,7 +220,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// A service that accepts and says nothing is not waited for without end.
+// TestServiceSilent: the wait for a service that accepts a connection and does not answer is bounded.
 func TestServiceSilent(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

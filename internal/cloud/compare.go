@@ -33,8 +33,8 @@ func (r *rows) note(what, promised, found string) {
 	r.list = append(r.list, verify.Row{VM: r.vm, What: what, Planned: promised, Found: found, Status: verify.Note})
 }
 
-// Verify compares what a flavor promises with what this VM sees; root is a captured tree, or "" for this VM. What a guest
-// cannot see is a note.
+// Verify compares a flavor's promises with what this VM sees; root is a captured tree, or "" for this VM. Properties
+// that a guest cannot see are notes.
 func Verify(ctx context.Context, root string, f *openstack.Flavor, i *Instance) (*verify.Report, error) {
 	name := i.Name
 	if name == "" {
@@ -73,11 +73,13 @@ func Verify(ctx context.Context, root string, f *openstack.Flavor, i *Instance) 
 	r.emulation(see)
 	r.shape(f, h)
 	for _, row := range verify.CompareGuest(&vm, reg, &verify.Guest{Host: h}) {
-		// Nova promises no distances and no caches. The shape has rows of its own, and the flavor's functions are counted below.
+		// Nova guarantees no distances and no caches. The shape has rows of its own, and the flavor's functions are
+		// counted below.
 		if what := row.What; strings.Contains(what, "nodes in") || strings.Contains(what, "of node") && !strings.Contains(what, "distances") || strings.Contains(what, "region") {
 			row.What = strings.TrimSuffix(what, " in the guest")
 			if row.Status == verify.Differs && !novas && !strings.Contains(what, "region") {
-				row.Status = verify.Note // Nova makes one node where a flavor says nothing; of others that is not known
+				// Nova makes one node if the flavor does not state a number; others' default is not known.
+				row.Status = verify.Note
 			}
 			r.list = append(r.list, row)
 		}
@@ -110,11 +112,11 @@ func look(ctx context.Context, root string) (map[string]check.Result, error) {
 }
 
 func entries(root, dir string) []os.DirEntry {
-	list, _ := os.ReadDir(filepath.Join(root, dir)) // one that is not there has none
+	list, _ := os.ReadDir(filepath.Join(root, dir)) // one that does not exist has none
 	return list
 }
 
-// emulation says where nothing that follows means anything for speed.
+// emulation warns if the other rows are meaningless for performance.
 func (r *rows) emulation(see map[string]check.Result) {
 	v := see["vm.accel"]
 	switch v.Status {
@@ -127,7 +129,7 @@ func (r *rows) emulation(see map[string]check.Result) {
 	}
 }
 
-// shape compares vCPUs, sockets, cores and threads. What a flavor leaves open is a note.
+// shape compares vCPUs, sockets, cores and threads. Values that a flavor leaves open are notes.
 func (r *rows) shape(f *openstack.Flavor, h *topology.Host) {
 	var online []topology.CPU
 	for _, c := range h.CPUs {
@@ -161,7 +163,7 @@ func (r *rows) shape(f *openstack.Flavor, h *topology.Host) {
 	}
 }
 
-// cpus compares the policy of CPUs with the time that others took.
+// cpus compares the policy of CPUs with the time stolen by others.
 func (r *rows) cpus(f *openstack.Flavor, see map[string]check.Result) {
 	steal := see["vm.steal"]
 	switch {
@@ -194,7 +196,7 @@ func (r *rows) clock(see map[string]check.Result) {
 	r.add(v.Status == check.OK, "clock", "read without an exit", v.Found)
 }
 
-// devices counts functions that are not devices of a hypervisor's own.
+// devices counts functions that are not a hypervisor's own devices.
 func (r *rows) devices(promised int, h *topology.Host, see map[string]check.Result) {
 	var have []string
 	for i := range h.Devices {

@@ -1,6 +1,6 @@
-// Package cloud says, inside a VM of a cloud, what was promised for it and what is there. It needs no rights: what
-// cloud-init has left for all to read, a configuration drive that is mounted, the metadata service, and the kernel's
-// own view. All of them are taken for hostile.
+// Package cloud reports, inside a VM of a cloud, what the cloud promised for it and what it has. It needs no rights:
+// it reads cloud-init's public files, a mounted configuration drive, the metadata service, and the kernel's own view.
+// All of them are treated as hostile.
 package cloud
 
 import (
@@ -19,27 +19,27 @@ import (
 	"time"
 )
 
-// Instance is what a cloud says of a VM. What it does not say is "".
+// Instance is a cloud's description of a VM. Missing values are "".
 type Instance struct {
-	Cloud  string `json:"cloud,omitempty"` // openstack, aws, azure, gce, or the maker's words
+	Cloud  string `json:"cloud,omitempty"` // openstack, aws, azure, gce, or the maker's name
 	Name   string `json:"name,omitempty"`
 	UUID   string `json:"uuid,omitempty"`
 	Flavor string `json:"flavor,omitempty"` // flavor, instance type, machine type
-	Source string `json:"source,omitempty"` // where Flavor, or else the rest, was read
+	Source string `json:"source,omitempty"` // source of Flavor, or else of the rest
 }
 
 const (
 	fileMax   = 4 << 20 // bytes of a file
-	answerMax = 1 << 20 // bytes of an answer of the metadata service
+	answerMax = 1 << 20 // bytes of the metadata service's answer
 	wordMax   = 255     // bytes of a name
-	// askTimeout bounds the metadata service, which is beside the VM or not at all.
+	// askTimeout bounds the metadata service, which is local if it exists at all.
 	askTimeout = 2 * time.Second
-	// serviceAddress is the metadata service's, on every cloud that has one.
+	// serviceAddress is the address of the metadata service, on every cloud that has one.
 	serviceAddress = "169.254.169.254:80"
 )
 
-// ReadInstance reads what the cloud says of this VM; root is a captured tree, or "" for this VM, which alone may ask the
-// metadata service. It has no error: a VM that no cloud has made is an Instance without words.
+// ReadInstance reads the cloud's description of this VM; root is a captured tree, or "" for this VM, in which case
+// the metadata service is also queried. It does not fail: a VM that no cloud has made is an empty Instance.
 func ReadInstance(ctx context.Context, root string) *Instance {
 	i := &Instance{Cloud: maker(root)}
 	i.fromCloudInit(root)
@@ -52,7 +52,7 @@ func ReadInstance(ctx context.Context, root string) *Instance {
 	return i
 }
 
-// read reads a file of a tree, or nothing.
+// read reads a file of a tree, or returns nil.
 func read(root, name string) []byte {
 	f, err := os.Open(filepath.Join(root, name))
 	if err != nil {
@@ -66,8 +66,8 @@ func read(root, name string) []byte {
 	return b
 }
 
-// word makes text of a cloud's harmless and short. It is not text.Clean, because names are compared: a line's end shows as '?' and
-// not as a space that could be the name's own, and a cut has no mark.
+// word sanitizes and shortens a cloud's text. text.Clean is not used, because names are compared: a newline becomes
+// '?' instead of a space that could be part of the name, and a cut is not marked.
 func word(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -81,7 +81,7 @@ func word(s string) string {
 	return s
 }
 
-// maker reads whose machine this is from its firmware.
+// maker returns the cloud according to the machine's firmware.
 func maker(root string) string {
 	line := func(name string) string { return word(string(read(root, "/sys/class/dmi/id/"+name))) }
 	vendor, product := line("sys_vendor"), line("product_name")
@@ -98,7 +98,7 @@ func maker(root string) string {
 	return ""
 }
 
-// set takes what is not known yet.
+// set fills in values that are not known yet.
 func (i *Instance) set(source, cloud, name, uuid, flavor string) {
 	for _, v := range []struct {
 		to   *string
@@ -111,7 +111,7 @@ func (i *Instance) set(source, cloud, name, uuid, flavor string) {
 	}
 }
 
-// fromCloudInit reads what cloud-init leaves for all users (its docs: instance metadata).
+// fromCloudInit reads the files that cloud-init leaves for all users (its docs: instance metadata).
 func (i *Instance) fromCloudInit(root string) {
 	const name = "/run/cloud-init/instance-data.json"
 	var d struct {
@@ -151,7 +151,7 @@ func (i *Instance) fromCloudInit(root string) {
 		first(d.DS.EC2.Type, d.DS.Meta.Type, d.DS.Meta.IMDS.Compute.Size))
 }
 
-// fromDrive reads OpenStack's configuration drive where somebody has mounted it.
+// fromDrive reads OpenStack's configuration drive if it is mounted.
 func (i *Instance) fromDrive(root string) {
 	sc := bufio.NewScanner(bytes.NewReader(read(root, "/proc/mounts")))
 	for sc.Scan() {
@@ -168,7 +168,7 @@ func (i *Instance) fromDrive(root string) {
 			Type string `json:"instance-type"`
 		}
 		if ec2 := read(root, at+"/ec2/latest/meta-data.json"); ec2 != nil {
-			_ = json.Unmarshal(ec2, &e) // without it there is no flavor
+			_ = json.Unmarshal(ec2, &e) // without it no flavor is known
 		}
 		i.fromOpenStack("the configuration drive at "+word(at), b, e.Type)
 		return
@@ -185,7 +185,7 @@ func (i *Instance) fromOpenStack(source string, text []byte, flavor string) {
 	}
 }
 
-// fromService asks the metadata service: OpenStack's own names, then those that it shares with EC2.
+// fromService queries the metadata service: OpenStack's own names, then those that it shares with EC2.
 func (i *Instance) fromService(ctx context.Context, address string) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

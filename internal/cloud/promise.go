@@ -11,7 +11,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// Pick returns the flavor of an instance out of a list: the only one, or the one of that name.
+// Pick returns the flavor of an instance from a list: the only one, or the one with its name.
 func Pick(list []openstack.Flavor, i *Instance) (*openstack.Flavor, error) {
 	if len(list) == 1 {
 		return &list[0], nil
@@ -27,13 +27,13 @@ func Pick(list []openstack.Flavor, i *Instance) (*openstack.Flavor, error) {
 	return nil, fmt.Errorf("%d flavors, and none is this VM's %s", len(list), i.Flavor)
 }
 
-// maxVCPUs and maxNodes bound what a flavor may promise here.
+// maxVCPUs and maxNodes bound the promises of a flavor.
 const (
 	maxVCPUs = 4096
 	maxNodes = 256
 )
 
-// promised is the VM that a flavor promises, as far as its nodes go.
+// promised returns the VM that a flavor promises, as far as its nodes are concerned.
 func promised(f *openstack.Flavor, name string) (plan.VM, error) {
 	vm := plan.VM{Name: name, VCPUs: f.VCPUs, MemoryBytes: f.RAMMiB << 20}
 	if f.VCPUs < 1 || f.VCPUs > maxVCPUs || f.RAMMiB < 1 || f.RAMMiB > 1<<31 {
@@ -70,7 +70,7 @@ func promised(f *openstack.Flavor, name string) (plan.VM, error) {
 	return vm, nil
 }
 
-// region is the region that a flavor promises; nil: none.
+// region returns the region that a flavor promises; nil: none.
 func region(f *openstack.Flavor) (*plan.Region, error) {
 	s := f.Specs[openstack.RegionSpec]
 	if s == "" {
@@ -83,7 +83,7 @@ func region(f *openstack.Flavor) (*plan.Region, error) {
 	return &plan.Region{Device: "ivshmem", SizeBytes: uint64(n)}, nil
 }
 
-// functions is how many PCI functions a flavor's aliases promise.
+// functions returns how many PCI functions a flavor's aliases promise.
 func functions(f *openstack.Flavor) (int, error) {
 	n := 0
 	for _, part := range strings.Split(f.Specs["pci_passthrough:alias"], ",") {

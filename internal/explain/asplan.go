@@ -10,8 +10,8 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// Plan is the VM that the domain's XML asks for, as a plan would say it: what a running domain can be compared with.
-// Memory that is bound loosely (mode preferred) counts as bound nowhere. h is the host that it runs on.
+// Plan converts the domain's XML into the VM of a plan, with which a running domain can be compared. Memory that is
+// bound loosely (mode preferred) counts as not bound. h is the host that it runs on.
 func Plan(e *Domain, h *topology.Host) (*plan.VM, error) {
 	l, err := lay(e, h)
 	if err != nil {
@@ -39,7 +39,7 @@ func Plan(e *Domain, h *topology.Host) (*plan.VM, error) {
 			n.HostNodes = c.nodes
 		}
 		if !described {
-			// One node that the guest does not see: its memory has no place in a plan.
+			// The memory of a single node that the guest does not see has no place in a plan.
 			break
 		}
 		vm.Nodes = append(vm.Nodes, n)
@@ -50,7 +50,7 @@ func Plan(e *Domain, h *topology.Host) (*plan.VM, error) {
 	return vm, nil
 }
 
-// plugged leaves of a topology what the vCPUs that are plugged in fill: QEMU shows no others.
+// plugged reduces a topology to the parts filled by the plugged-in vCPUs, because QEMU presents no others.
 func plugged(vm *plan.VM) {
 	last := vm.VCPUs - 1
 	core := last / vm.Threads
@@ -68,7 +68,7 @@ func plugged(vm *plan.VM) {
 	}
 }
 
-// pagesOf is the size of the huge pages that a cell's memory is in; 0: ordinary ones, or libvirt's choice.
+// pagesOf returns the size of the huge pages of a cell's memory; 0: ordinary pages, or libvirt's choice.
 func pagesOf(b *libvirtxml.DomainMemoryBacking, id int) uint64 {
 	if b == nil || b.MemoryHugePages == nil {
 		return 0

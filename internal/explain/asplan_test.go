@@ -8,7 +8,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// A domain's XML as a plan: what it pins, binds and shows.
+// TestPlan converts a domain's XML into a plan: its pins, bindings and topology.
 func TestPlan(t *testing.T) {
 	h, err := topology.Open("../../test/topology/r740.machine")
 	if err != nil {

@@ -44,7 +44,7 @@ var cpuRules = []rule{
 			}
 			c := d.CPU
 			c.Mode, c.Check, c.Migratable, c.Match, c.Model, c.Vendor = "host-passthrough", "none", "off", "", nil, ""
-			// What is required is the model's. What is forced or switched off is meant for this guest.
+			// Required features are the model's. Forced or disabled ones are intended for this guest.
 			c.Features = slices.DeleteFunc(c.Features, func(f libvirtxml.DomainCPUFeature) bool { return f.Policy != "disable" && f.Policy != "force" })
 			return true
 		},
@@ -180,12 +180,12 @@ var cpuRules = []rule{
 	},
 }
 
-// shares says whether a disk's thread may run on a vCPU's core, or cannot run at all.
+// shares reports whether a disk's thread may run on a vCPU's core, or cannot run at all.
 func (l *laid) shares(t iothread) bool {
 	return len(t.cpus) == 0 || len(l.onCores(t.cpus))+len(l.absent(t.cpus)) > 0
 }
 
-// some joins a few of many.
+// some lists the first few of many items.
 func some(list []string) string {
 	const most = 3
 	s := ""

@@ -7,7 +7,8 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// Huge pages without a size are of the host's default size, here 1 GiB, of which its pools are.
+// TestDefaultPageSize: huge pages without a size have the host's default size, here 1 GiB, of which its pools
+// consist.
 func TestDefaultPageSize(t *testing.T) {
 	h, err := topology.Open("../topology/testdata/default-1g.tar.gz")
 	if err != nil {

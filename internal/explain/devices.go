@@ -23,13 +23,13 @@ var deviceRules = []rule{
 			if !l.keeps || l.machine != "q35" || len(l.cells) < 2 {
 				return false
 			}
-			// What is shown on its node stays where it is.
+			// Devices that are presented on their node stay there.
 			vm := *l.want
 			vm.Devices = slices.DeleteFunc(slices.Clone(vm.Devices), func(p plan.Device) bool {
 				return p.Node < 0 || slices.ContainsFunc(l.devices, func(d device) bool { return d.address == p.Address && d.shown == p.Node })
 			})
 			low := lower.Of(&vm)
-			low.MMIO = l.low().MMIO // the window is for all of them
+			low.MMIO = l.low().MMIO // the window is shared by all devices
 			return len(vm.Devices) > 0 && domain.AddDevices(d, &vm, low) == nil
 		},
 	},
@@ -87,7 +87,8 @@ var deviceRules = []rule{
 	},
 }
 
-// model is that of a network card; a function of the host counts as virtio's, since nothing is emulated there either.
+// model returns the model of a network card; a function of the host counts as virtio, because it is not emulated
+// either.
 func (l *laid) model(n *libvirtxml.DomainInterface) string {
 	switch s := n.Source; {
 	case s != nil && (s.Hostdev != nil || s.Network != nil && l.pooled(s.Network.Network)):
@@ -102,7 +103,7 @@ func (l *laid) model(n *libvirtxml.DomainInterface) string {
 	return "virtio" // libvirt's default
 }
 
-// pooled says whether a network is a pool of VFs.
+// pooled reports whether a network is a pool of VFs.
 func (l *laid) pooled(name string) bool {
 	return slices.ContainsFunc(l.devices, func(d device) bool { return d.pool == name })
 }

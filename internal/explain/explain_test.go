@@ -35,8 +35,8 @@ func machine(t testing.TB, name string) *topology.Host {
 	return h
 }
 
-// Domains as others make them, on described machines: what is said of each, the XML with everything fixed, which
-// is valid, and of which nothing is said that could be fixed.
+// TestGolden compares domains made by other programs, on described machines: the report on each, and the XML with all
+// fixes, which is valid and has no faults left that could be fixed.
 func TestGolden(t *testing.T) {
 	for _, c := range []struct{ file, machine string }{
 		{"nasa-at5", "c6100"},
@@ -95,7 +95,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// The recipe of NASA's report, on the machine that it was written for.
+// TestNASA checks the recipe of NASA's report, on the machine for which it was written.
 func TestNASA(t *testing.T) {
 	r, err := Explain(open(t, "testdata/nasa-at5.xml"), machine(t, "c6100"))
 	if err != nil {
@@ -118,7 +118,7 @@ func TestNASA(t *testing.T) {
 	if row := r.row("cpu.pinned"); row.Status != check.OK {
 		t.Errorf("%+v", row)
 	}
-	// Its pins assume a numbering that another machine has not.
+	// Its pins assume a numbering that differs from another machine's.
 	r, err = Explain(open(t, "testdata/nasa-at5.xml"), machine(t, "r740"))
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,8 @@ func TestNASA(t *testing.T) {
 	}
 }
 
-// What is left where Nova and KubeVirt are asked for all that they can do (docs/libvirt.md has the list).
+// TestAskedForAll: the faults that remain if Nova and KubeVirt are asked for everything that they can do
+// (docs/libvirt.md has the list).
 func TestAskedForAll(t *testing.T) {
 	for file, want := range map[string]string{
 		"openstack-numa": "machine.balloon machine.hint cpu.model memory.distances device.node",
@@ -150,7 +151,7 @@ func TestAskedForAll(t *testing.T) {
 	}
 }
 
-// Where libvirtd has no KVM the XML is fixed for emulation: libvirtd takes no other.
+// TestNoKVM: if libvirtd has no KVM the XML is fixed for emulation, because libvirtd accepts no other.
 func TestNoKVM(t *testing.T) {
 	h := machine(t, "r740")
 	d, err := Read(strings.NewReader("<domain type='qemu'><name>d</name><memory unit='GiB'>2</memory><vcpu>2</vcpu><os><type machine='q35'>hvm</type></os></domain>"))
@@ -194,7 +195,7 @@ func validate(t *testing.T, text string) {
 	}
 }
 
-// Of the domains that nearmetal plans nothing is said on their machine, but where no core is left for QEMU.
+// TestOwnPlans: domains planned by nearmetal have no faults on their machine, unless no core is left for QEMU.
 func TestOwnPlans(t *testing.T) {
 	files, err := filepath.Glob("../backend/domain/testdata/golden/*.xml")
 	if err != nil || len(files) < 20 {
@@ -210,7 +211,7 @@ func TestOwnPlans(t *testing.T) {
 			host = host[:max(strings.LastIndexByte(host, '-'), 0)]
 		}
 		if host == "" {
-			continue // a shape of no machine
+			continue // not the shape of a machine
 		}
 		t.Run(name, func(t *testing.T) {
 			h := machine(t, host)
@@ -240,7 +241,7 @@ func TestOwnPlans(t *testing.T) {
 	}
 }
 
-// Every row says all that a person needs.
+// TestRulesAreWhole: every row has all its texts.
 func TestRulesAreWhole(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range rules {
@@ -251,7 +252,7 @@ func TestRulesAreWhole(t *testing.T) {
 	}
 }
 
-// What is not a domain, or makes no sense, is one line.
+// TestHostile: XML that is not a domain, or is inconsistent, is one line.
 func TestHostile(t *testing.T) {
 	h := machine(t, "c6100")
 	deep := strings.Repeat("<a>", 5000) + strings.Repeat("</a>", 5000)
@@ -285,7 +286,7 @@ func TestHostile(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// What it does not know is named, and stays in what is fixed.
+	// Unknown elements are named, and are kept in the fixed XML.
 	d, err := Read(strings.NewReader(domain(memory + "<vcpu>2</vcpu><newer colour='red'/>")))
 	if err != nil || len(d.Lost) == 0 {
 		t.Fatalf("%v %v", d, err)
@@ -293,7 +294,7 @@ func TestHostile(t *testing.T) {
 	if text, _, err := Fixed(d, h); err != nil || !strings.Contains(text, "<newer colour='red'/>") {
 		t.Errorf("%v: %s", err, text)
 	}
-	// Controllers that are behind each other have no node.
+	// Controllers that form a loop have no node.
 	loop := domain(memory + "<devices>" +
 		"<controller type='pci' index='1' model='pcie-root-port'><address type='pci' bus='2'/></controller>" +
 		"<controller type='pci' index='2' model='pcie-root-port'><address type='pci' bus='1'/></controller>" +
@@ -307,8 +308,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// FuzzExplain: whatever the XML, no control characters reach the terminal. make fuzz has each new input made smaller ten
-// times at most (scripts/fuzz.sh): by default Go tries for a minute, and here without an end in sight.
+// FuzzExplain: whatever the XML, no control characters reach the terminal. make fuzz minimizes each new input with at
+// most ten attempts (scripts/fuzz.sh): by default Go tries for a minute, which does not suffice here.
 func FuzzExplain(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.xml")
 	for _, file := range files {

@@ -14,34 +14,34 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// laid is a domain on a host.
+// laid is a domain placed on a host.
 type laid struct {
 	d        *libvirtxml.Domain
 	host     *topology.Host
 	arch     string // of the guest, as libvirt names it
-	vcpus    int    // that are plugged in
-	spare    int    // that could be
+	vcpus    int    // number plugged in
+	spare    int    // number that can be added
 	bytes    uint64 // of memory at its start
-	plugged  uint64 // bytes of memory devices, which come on top
-	machine  string // as domain.Machine says
+	plugged  uint64 // bytes of memory devices, in addition
+	machine  string // result of domain.Machine
 	pins     [][]int
 	emulator []int // nil: not pinned
 	threads  []iothread
-	cells    []cell // one for all where the guest sees no nodes
+	cells    []cell // a single one if the guest sees no nodes
 	devices  []device
-	unread   []string          // devices of the host that the XML does not name by their address
-	networks map[string]string // as Domain has them
-	// want is the placement that is wanted: the domain's own, where that is whole, with what it leaves open filled
-	// in (keeps); else what the planner would choose. nil: there is no place.
+	unread   []string          // devices of the host whose address is not in the XML
+	networks map[string]string // as in Domain
+	// want is the wanted placement: the domain's own, if it is complete, with open values filled in (keeps); else the
+	// planner's choice. nil: no placement exists.
 	want  *plan.VM
 	keeps bool
-	why   string // why there is none
-	noKVM string // as Domain has it
+	why   string // why none exists
+	noKVM string // as in Domain
 
-	caches map[int]int // CPU → place of its last-level cache in the host's list; see cache
+	caches map[int]int // CPU → index of its last-level cache in the host's list; see cache
 }
 
-// iothread is a thread of QEMU's for disks.
+// iothread is a thread of QEMU for disks.
 type iothread struct {
 	id   uint
 	cpus []int // nil: not pinned
@@ -52,19 +52,19 @@ type cell struct {
 	vcpus   []int
 	bytes   uint64
 	plugged uint64 // bytes of the memory devices on it
-	mode    string // of its memory's binding; "": none
-	nodes   []int  // of the host that its memory is bound to
+	mode    string // binding mode of its memory; "": none
+	nodes   []int  // host nodes that its memory is bound to
 }
 
 // device is a PCI function of the host in the domain.
 type device struct {
 	address string
-	on      *topology.Device // nil: the host has none
-	pool    string           // the network whose VFs it is one of: libvirtd chooses when the domain starts
-	shown   int              // the guest's node that it is behind; -1: none
+	on      *topology.Device // nil: the host does not have it
+	pool    string           // network from whose VFs libvirtd chooses when the domain starts
+	shown   int              // guest node that it is behind; -1: none
 }
 
-// lay reads what the rows need. Errors name what in the domain makes no sense.
+// lay reads the properties that the rows need. The error names the inconsistent part of the domain.
 func lay(e *Domain, h *topology.Host) (*laid, error) {
 	l := &laid{d: e.xml, host: h, arch: archOf(e.xml, h), machine: domain.Machine(e.xml), networks: e.Networks, noKVM: printable(e.NoKVM)}
 	l.vcpus = 1
@@ -101,7 +101,7 @@ func lay(e *Domain, h *topology.Host) (*laid, error) {
 	return l, nil
 }
 
-// archOf is the architecture of a domain's guest: where the XML does not say, libvirt takes the host's.
+// archOf returns the architecture of a domain's guest, which is by default the host's, as in libvirt.
 func archOf(d *libvirtxml.Domain, h *topology.Host) string {
 	switch {
 	case d.OS != nil && d.OS.Type != nil && d.OS.Type.Arch != "":
@@ -112,10 +112,10 @@ func archOf(d *libvirtxml.Domain, h *topology.Host) string {
 	return "x86_64"
 }
 
-// x86 says whether the guest is of the architecture that package domain writes.
+// x86 reports whether the guest has the architecture that package domain writes.
 func (l *laid) x86() bool { return l.arch == "x86_64" || l.arch == "i686" }
 
-// foreign says whether no KVM of the host's runs the guest.
+// foreign reports whether the host's KVM cannot run the guest.
 func (l *laid) foreign() bool {
 	family := func(arch string) string {
 		switch arch {
@@ -131,7 +131,7 @@ func (l *laid) foreign() bool {
 	return l.host.Arch != "" && family(l.arch) != family(l.host.Arch)
 }
 
-// readMemory reads how much memory there is. With cells it is what they have, as in libvirt.
+// readMemory reads the memory size. With cells it is their sum, as in libvirt.
 func (l *laid) readMemory() error {
 	for i, m := range l.d.Devices.Memorydevs {
 		if m.Target == nil || m.Target.Size == nil {
@@ -171,7 +171,7 @@ func (l *laid) readMemory() error {
 	return nil
 }
 
-// numaOf are the guest's nodes; nil: it sees none.
+// numaOf returns the guest's nodes; nil: it sees none.
 func numaOf(d *libvirtxml.Domain) *libvirtxml.DomainNuma {
 	if d.CPU == nil || d.CPU.Numa == nil || len(d.CPU.Numa.Cell) == 0 {
 		return nil
@@ -179,7 +179,7 @@ func numaOf(d *libvirtxml.Domain) *libvirtxml.DomainNuma {
 	return d.CPU.Numa
 }
 
-// readThreads reads the disks' threads. Those without an ID get the lowest that is left, as in libvirt.
+// readThreads reads the disks' threads. Those without an ID get the lowest free one, as in libvirt.
 func (l *laid) readThreads() error {
 	const most = 1024
 	taken := map[uint]bool{}
@@ -305,7 +305,7 @@ func (l *laid) readCells() error {
 		}
 	}
 	for v, ok := range named {
-		if !ok { // libvirt puts it into the first
+		if !ok { // libvirt puts it into the first cell
 			l.cells[0].vcpus = append(l.cells[0].vcpus, v)
 		}
 	}
@@ -340,7 +340,7 @@ func (l *laid) readCells() error {
 	return nil
 }
 
-// cellID is the number of a cell of a list: its place, where it has none.
+// cellID returns the number of a cell in a list: its index, if it has none.
 func cellID(list []libvirtxml.DomainCell, i int) int {
 	if id := list[i].ID; id != nil {
 		return int(min(*id, 1<<20))
@@ -386,7 +386,7 @@ func (l *laid) readDevices() {
 	}
 }
 
-// readNetwork reads a network of libvirt's that a network card is on: it may be a pool of VFs.
+// readNetwork reads the libvirt network of a network card, which may be a pool of VFs.
 func (l *laid) readNetwork(name string, guest *libvirtxml.DomainAddress) {
 	text, ok := l.networks[name]
 	n := &libvirtxml.Network{}
@@ -414,7 +414,7 @@ func (l *laid) readNetwork(name string, guest *libvirtxml.DomainAddress) {
 	l.devices = append(l.devices, d)
 }
 
-// nodeOf is the guest's node of an address; -1: none.
+// nodeOf returns the guest's node of an address; -1: none.
 func (l *laid) nodeOf(a *libvirtxml.DomainAddress) int {
 	if a == nil || a.PCI == nil || a.PCI.Bus == nil {
 		return -1
@@ -422,9 +422,9 @@ func (l *laid) nodeOf(a *libvirtxml.DomainAddress) int {
 	return l.nodeOfBus(*a.PCI.Bus)
 }
 
-// nodeOfBus is the guest's node of a bus, by the expander above it; -1: none.
+// nodeOfBus returns the guest's node of a bus, by the expander above it; -1: none.
 func (l *laid) nodeOfBus(bus uint) int {
-	for range 256 { // what refers to itself has no node
+	for range 256 { // a loop has no node
 		found := false
 		for i := range l.d.Devices.Controllers {
 			c := &l.d.Devices.Controllers[i]
@@ -447,7 +447,7 @@ func (l *laid) nodeOfBus(bus uint) int {
 	return -1
 }
 
-// plan asks the planner for a VM of this size on the host, empty.
+// plan asks the planner for a VM of this size on the empty host.
 func (l *laid) plan() {
 	if l.spare > 0 && !(l.vcpus == 1 && l.spare == 1) {
 		l.why = "some of its vCPUs are not plugged in"
@@ -498,7 +498,7 @@ func (l *laid) plan() {
 	}
 }
 
-// empty is a host on which nothing runs.
+// empty returns a host on which nothing runs.
 func empty(from *topology.Host) topology.Host {
 	h := *from
 	h.Nodes = slices.Clone(h.Nodes)
@@ -517,7 +517,7 @@ func empty(from *topology.Host) topology.Host {
 	return h
 }
 
-// low is what the wanted VM needs of QEMU's machine.
+// low returns the properties of QEMU's machine that the wanted VM needs.
 func (l *laid) low() lower.Machine { return lower.Of(l.want) }
 
 // spread returns the host's nodes under some vCPUs, ascending; nil: not all of them are pinned.
@@ -554,12 +554,12 @@ func keys(set map[int]bool) []int {
 	return list
 }
 
-// pinned says whether every vCPU has a pin.
+// pinned reports whether every vCPU has a pin.
 func (l *laid) pinned() bool {
 	return !slices.ContainsFunc(l.pins, func(p []int) bool { return p == nil })
 }
 
-// cpus reads a set of CPUs or nodes as libvirt writes it: 0-3,^2,8. "" is nil.
+// cpus parses a set of CPUs or nodes in libvirt's form: 0-3,^2,8. "" is nil.
 func cpus(s string) ([]int, error) {
 	if strings.TrimSpace(s) == "" {
 		return nil, nil
@@ -587,10 +587,10 @@ func cpus(s string) ([]int, error) {
 	return keys(set), nil
 }
 
-// units are the powers of libvirt's units, which may be written in any case: k, KB (1000) and KiB (1024).
+// units are the powers of libvirt's units, in any case: k, KB (1000) and KiB (1024).
 const units = "kmgtpe"
 
-// size is a number with its unit in bytes, as libvirt reads it. Without a unit the number is of KiB.
+// size converts a number with its unit into bytes, as libvirt does. Without a unit the number is in KiB.
 func size(n uint, unit string) (uint64, error) {
 	u, ok := uint64(1), false
 	switch s := strings.ToLower(unit); {

@@ -68,7 +68,7 @@ var machineRules = []rule{
 				return false
 			}
 			d.OS.Type.Machine = "q35"
-			// libvirt numbers what is on a PCI bus anew.
+			// libvirt renumbers the devices on a PCI bus.
 			d.Devices.Controllers = slices.DeleteFunc(d.Devices.Controllers, func(c libvirtxml.DomainController) bool {
 				return c.Type == "pci" || c.Type == "ide"
 			})
@@ -196,12 +196,13 @@ var machineRules = []rule{
 	},
 }
 
-// onUSB says whether a keyboard, a mouse or a tablet is on USB. libvirt puts only keyboards and mice elsewhere by itself.
+// onUSB reports whether a keyboard, a mouse or a tablet is on USB. By default libvirt puts only keyboards and mice
+// elsewhere.
 func onUSB(i libvirtxml.DomainInput) bool {
 	return i.Bus == "usb" || i.Bus == "" && i.Type == "tablet"
 }
 
-// needUSB are the devices that need USB, and that a guest can hardly do without.
+// needUSB returns the devices that need USB, and without which a guest is hardly usable.
 func needUSB(v *libvirtxml.DomainDeviceList) []string {
 	var list []string
 	for i := range v.Disks {
@@ -240,7 +241,7 @@ func needUSB(v *libvirtxml.DomainDeviceList) []string {
 	return list
 }
 
-// busOf is the bus of a disk. Where the XML does not say, libvirt takes it from the disk's name.
+// busOf returns the bus of a disk. By default libvirt derives it from the disk's name.
 func busOf(k *libvirtxml.DomainDisk) string {
 	if k.Target == nil {
 		return ""
@@ -256,7 +257,7 @@ func busOf(k *libvirtxml.DomainDisk) string {
 	return ""
 }
 
-// freeName is a name of a disk on SATA that no other disk has.
+// freeName returns a name of a disk on SATA that no other disk has.
 func freeName(disks []libvirtxml.DomainDisk) string {
 	for a := 'a'; a <= 'z'; a++ {
 		name := "sd" + string(a)
@@ -267,14 +268,14 @@ func freeName(disks []libvirtxml.DomainDisk) string {
 	return "sdaa"
 }
 
-// hasIDE says whether a hard disk is on IDE.
+// hasIDE reports whether a hard disk is on IDE.
 func hasIDE(d *libvirtxml.Domain) bool {
 	return slices.ContainsFunc(d.Devices.Disks, func(k libvirtxml.DomainDisk) bool {
 		return busOf(&k) == "ide" && k.Device != "cdrom"
 	})
 }
 
-// dropAddresses removes the PCI addresses of all devices, of whatever kind.
+// dropAddresses removes the PCI addresses of all devices.
 func dropAddresses(v *libvirtxml.DomainDeviceList) {
 	drop := func(device reflect.Value) {
 		if device.Kind() == reflect.Pointer {

@@ -19,7 +19,7 @@ var memoryRules = []rule{
 		id:    "memory.cells", title: "the guest sees the nodes that it is on", wanted: "a cell for each node of the host under it",
 		cost: "the guest cannot put a rank beside its memory, and takes all of it to be near", source: "VMware's vNUMA paper; " + nasa + ", section 4.1.1 step 11",
 		look: func(l *laid) verdict {
-			n := 0 // those of memory alone do not count
+			n := 0 // nodes with only memory do not count
 			for _, c := range l.cells {
 				if len(c.vcpus) > 0 {
 					n++
@@ -159,7 +159,7 @@ var memoryRules = []rule{
 			}
 			n, err := size(c.Value, c.Unit)
 			all := l.bytes + l.plugged
-			if err == nil && (n >= all || n == 0) { // libvirt takes either for all
+			if err == nil && (n >= all || n == 0) { // libvirt applies either to all
 				return found(check.OK, "all")
 			}
 			if err != nil {
@@ -179,7 +179,7 @@ func lookBound(l *laid) verdict {
 		return found(check.NotApplicable, "the host has one node")
 	}
 	var wrong []string
-	alone := true // no cell of those has a vCPU
+	alone := true // none of these cells has a vCPU
 	status, farthest := check.OK, 0
 	worse := func(s check.Status, far int, format string, args ...any) {
 		wrong = append(wrong, fmt.Sprintf(format, args...))
@@ -274,7 +274,7 @@ func lookPages(l *laid) verdict {
 	return found(check.OK, "huge pages %s", size)
 }
 
-// shortOfPages says which cells' huge pages the pools of their nodes do not hold.
+// shortOfPages returns the cells whose huge pages do not fit into the pools of their nodes.
 func (l *laid) shortOfPages(nodesOf func(cell int) []int) []string {
 	b := l.d.MemoryBacking
 	if b == nil || b.MemoryHugePages == nil {

@@ -13,10 +13,10 @@ import (
 )
 
 // A domain's placement is its pins, the binding of its memory, and the topology and the nodes that its guest sees.
-// They belong together: it is kept, with what it leaves open filled in, or all of it is the planner's.
+// They belong together: the placement is kept, with open values filled in, or replaced as a whole by the planner's.
 
-// kept is the domain's own placement as a plan has it, where each vCPU has a host CPU of its own, each cell lies on
-// one node, and memory is bound nowhere else. nil: it is not so.
+// kept returns the domain's own placement as a plan, if each vCPU has a host CPU of its own, each cell is on one
+// node, and memory is bound nowhere else; otherwise nil.
 func (l *laid) kept() *plan.VM {
 	if l.partly() || !lower.Dedicated(l.pins) {
 		return nil
@@ -52,7 +52,7 @@ func (l *laid) kept() *plan.VM {
 	l.distances(vm)
 	l.pages(vm, need)
 	if vm.Nodes[0].PageBytes == 0 && len(l.shortBound(vm)) > 0 && len(l.shortOfPages(l.boundTo)) == 0 {
-		return nil // the pools are enough, but not where the memory would be bound to
+		return nil // the pools suffice, but not on the nodes to which the memory would be bound
 	}
 	if vm.EmulatorCPUs = l.emulator; len(l.emulator) == 0 || len(l.onCores(l.emulator))+len(l.absent(l.emulator)) > 0 {
 		vm.EmulatorCPUs = l.idle(vm)
@@ -65,21 +65,22 @@ func (l *laid) kept() *plan.VM {
 	return vm
 }
 
-// boundTo are the host's nodes that a cell's memory is bound to.
+// boundTo returns the host's nodes that a cell's memory is bound to.
 func (l *laid) boundTo(cell int) []int { return l.cells[cell].nodes }
 
-// shortBound says which cells' huge pages the pools of a VM's nodes do not hold.
+// shortBound returns the cells whose huge pages do not fit into the pools of a VM's nodes.
 func (l *laid) shortBound(vm *plan.VM) []string {
 	return l.shortOfPages(func(i int) []int { return vm.Nodes[i].HostNodes })
 }
 
-// resize says whether the domain's huge pages have to be of another size once its memory is bound.
+// resize reports whether the domain's huge pages need another size once its memory is bound.
 func (l *laid) resize() bool { return l.want.Nodes[0].PageBytes > 0 && len(l.shortBound(l.want)) > 0 }
 
-// partly says whether vCPUs may be plugged in later. A single vCPU has a second one that never is (package domain).
+// partly reports whether vCPUs may be plugged in later. A single vCPU has a second one that never is (package
+// domain).
 func (l *laid) partly() bool { return l.spare > 0 && !(l.vcpus == 1 && l.spare == 1) }
 
-// onCores are those of some CPUs that are on a core of a vCPU: vCPUs that float are on all.
+// onCores returns the CPUs of a list that are on a core of a vCPU: vCPUs that float are on all.
 func (l *laid) onCores(list []int) []int {
 	if !l.pinned() {
 		return list
@@ -94,7 +95,7 @@ func (l *laid) onCores(list []int) []int {
 	return both
 }
 
-// cores are the host's cores that vCPUs may run on.
+// cores returns the host's cores on which vCPUs may run.
 func (l *laid) cores() map[int]bool {
 	cores := map[int]bool{}
 	for _, p := range l.pins {
@@ -107,7 +108,7 @@ func (l *laid) cores() map[int]bool {
 	return cores
 }
 
-// absent are those of some CPUs that the host does not have.
+// absent returns the CPUs of a list that the host does not have.
 func (l *laid) absent(list []int) []int {
 	var gone []int
 	for _, id := range list {
@@ -118,7 +119,7 @@ func (l *laid) absent(list []int) []int {
 	return gone
 }
 
-// idle are CPUs for QEMU's other threads: cores that no vCPU has, on the VM's nodes first.
+// idle returns CPUs for QEMU's other threads: cores without a vCPU, on the VM's nodes first.
 func (l *laid) idle(vm *plan.VM) []int {
 	nodes, cores := l.under(vm.Pins), l.cores()
 	isolated := false
@@ -143,7 +144,7 @@ func (l *laid) idle(vm *plan.VM) []int {
 	return far
 }
 
-// shape finds a topology that shows how the vCPUs lie on cores and caches; false: there is none.
+// shape finds a topology that represents the placement of the vCPUs on cores and caches; false: none exists.
 func (l *laid) shape(vm *plan.VM) bool {
 	packages, caches := map[int]bool{}, map[int]bool{}
 	threads := 0
@@ -173,7 +174,7 @@ func (l *laid) shape(vm *plan.VM) bool {
 	if l.matches(own, true) {
 		return take(own)
 	}
-	for _, strict := range []bool{true, false} { // caches that hold unequal numbers of vCPUs cannot be shown
+	for _, strict := range []bool{true, false} { // caches that hold unequal numbers of vCPUs cannot be represented
 		for _, sockets := range []int{cells, len(packages), 1} {
 			for _, dies := range []int{1, len(caches) / sockets} {
 				t := libvirtxml.DomainCPUTopology{Sockets: sockets, Dies: max(dies, 1), Threads: threads}
@@ -187,8 +188,8 @@ func (l *laid) shape(vm *plan.VM) bool {
 	return false
 }
 
-// matches says whether vCPUs share a core in the guest exactly where their host CPUs do and, if strict, no last-level
-// cache that the guest sees is several of the host's.
+// matches reports whether vCPUs share a core in the guest exactly if their host CPUs do and, if strict, no last-level
+// cache of the guest spans several of the host's.
 func (l *laid) matches(t libvirtxml.DomainCPUTopology, strict bool) bool {
 	t.Dies = max(t.Dies, 1)
 	if t.Sockets < 1 || t.Cores < 1 || t.Threads < 1 || t.Sockets > maxVCPUs || t.Dies > maxVCPUs || t.Cores > maxVCPUs || t.Threads > maxVCPUs ||
@@ -219,7 +220,7 @@ func (l *laid) matches(t libvirtxml.DomainCPUTopology, strict bool) bool {
 	return true
 }
 
-// cache is the last-level cache of a CPU, by place in the host's list; -1: none. It may lie over several nodes.
+// cache returns the last-level cache of a CPU, by index in the host's list; -1: none. It may span several nodes.
 func (l *laid) cache(c *topology.CPU) int {
 	if l.caches == nil {
 		l.caches = map[int]int{}
@@ -238,7 +239,7 @@ func (l *laid) cache(c *topology.CPU) int {
 	return -1
 }
 
-// distances fills in how far the guest's nodes are from each other, where all of them are bound.
+// distances fills in the distances between the guest's nodes, if all of them are bound.
 func (l *laid) distances(vm *plan.VM) {
 	if len(vm.Nodes) < 2 || slices.ContainsFunc(vm.Nodes, func(n plan.Node) bool { return len(n.HostNodes) == 0 }) {
 		return
@@ -251,7 +252,7 @@ func (l *laid) distances(vm *plan.VM) {
 					sum, n = sum+l.host.Distance(a, b), n+1
 				}
 			}
-			d := min(max((sum+n/2)/n, 11), 254) // ACPI has 10 for a node itself, and more for any other
+			d := min(max((sum+n/2)/n, 11), 254) // ACPI has 10 for a node to itself, and more for any other
 			if i == j {
 				d = 10
 			}
@@ -260,7 +261,7 @@ func (l *laid) distances(vm *plan.VM) {
 	}
 }
 
-// pages chooses the largest huge pages of which the pools have enough for what each host node has to hold.
+// pages chooses the largest huge pages of which the pools have enough for each host node's memory.
 func (l *laid) pages(vm *plan.VM, need map[int]uint64) {
 	var sizes []uint64
 	for _, n := range l.host.Nodes {
@@ -293,7 +294,7 @@ func (l *laid) pages(vm *plan.VM, need map[int]uint64) {
 	}
 }
 
-// pool is how many bytes a node's pool of a size of pages holds.
+// pool returns the size in bytes of a node's pool of a page size.
 func (l *laid) pool(node int, page uint64) uint64 {
 	var bytes uint64
 	if k := l.host.NodeIndex(node); k >= 0 {
@@ -306,7 +307,7 @@ func (l *laid) pool(node int, page uint64) uint64 {
 	return bytes
 }
 
-// passed is a device as a plan has it, on the guest's node that is nearest to it.
+// passed returns a device in a plan's form, on the guest's node that is nearest to it.
 func passed(h *topology.Host, d device, nodes []plan.Node) plan.Device {
 	p := plan.Device{Kind: "vfio", Address: d.address, Node: -1, HostNode: d.on.Node, PF: d.on.PF}
 	for _, b := range d.on.BARs {
@@ -323,7 +324,7 @@ func passed(h *topology.Host, d device, nodes []plan.Node) plan.Device {
 	return p
 }
 
-// cannotReplace says why the planner's placement cannot take the place of the domain's own; "": it can.
+// cannotReplace returns the reason why the planner's placement cannot replace the domain's own; "": it can.
 func (l *laid) cannotReplace() string {
 	numa := numaOf(l.d)
 	if !l.x86() {
@@ -358,7 +359,7 @@ func (l *laid) cannotReplace() string {
 	return ""
 }
 
-// movesTo is, for each cell, the wanted node that its first vCPU is on.
+// movesTo returns, for each cell, the wanted node of its first vCPU.
 func (l *laid) movesTo() []int {
 	to := make([]int, len(l.cells))
 	for i, c := range l.cells {
@@ -371,7 +372,7 @@ func (l *laid) movesTo() []int {
 	return to
 }
 
-// place replaces the domain's placement by the planner's: all of it.
+// place replaces the domain's placement by the planner's as a whole.
 func place(l *laid, d *libvirtxml.Domain) bool {
 	w := l.want
 	if w == nil || l.keeps {
@@ -394,7 +395,7 @@ func place(l *laid, d *libvirtxml.Domain) bool {
 	return true
 }
 
-// tune is the domain's cputune, which is made if there is none.
+// tune returns the domain's cputune, which is made if it does not exist.
 func tune(d *libvirtxml.Domain) *libvirtxml.DomainCPUTune {
 	if d.CPUTune == nil {
 		d.CPUTune = &libvirtxml.DomainCPUTune{}
@@ -402,7 +403,7 @@ func tune(d *libvirtxml.Domain) *libvirtxml.DomainCPUTune {
 	return d.CPUTune
 }
 
-// pinThreads pins those of the disks' threads that which chooses, to the CPUs of QEMU's other threads.
+// pinThreads pins those of the disks' threads that which selects, to the CPUs of QEMU's other threads.
 func pinThreads(l *laid, t *libvirtxml.DomainCPUTune, which func(iothread) bool) {
 	if len(l.want.EmulatorCPUs) == 0 {
 		return
@@ -418,7 +419,7 @@ func pinThreads(l *laid, t *libvirtxml.DomainCPUTune, which func(iothread) bool)
 	}
 }
 
-// binding is the numatune for w: cells are named where the guest sees some.
+// binding returns the numatune for w: cells are named if the guest sees some.
 func binding(w *plan.VM, d *libvirtxml.Domain) *libvirtxml.DomainNUMATune {
 	b := domain.Binding(w)
 	if b != nil && numaOf(d) == nil {
@@ -447,7 +448,7 @@ func showCPUs(l *laid, d *libvirtxml.Domain) {
 	}
 }
 
-// moveCells writes the wanted nodes, and moves what names the cells that were there: memory devices, expanders.
+// moveCells writes the wanted nodes, and updates references to the old cells: memory devices, expanders.
 func moveCells(l *laid, d *libvirtxml.Domain) {
 	old := numaOf(d)
 	if old == nil && len(l.want.Nodes) < 2 {
@@ -475,7 +476,7 @@ func moveCells(l *laid, d *libvirtxml.Domain) {
 	d.CPU.Numa = numa
 }
 
-// movePages changes huge pages to the size of which the wanted nodes have enough, in the cells that there are then.
+// movePages changes huge pages to the size of which the wanted nodes have enough, in the new cells.
 func movePages(l *laid, d *libvirtxml.Domain) {
 	if d.MemoryBacking == nil || d.MemoryBacking.MemoryHugePages == nil {
 		return
@@ -483,7 +484,7 @@ func movePages(l *laid, d *libvirtxml.Domain) {
 	own := d.MemoryBacking.MemoryHugePages
 	if w := domain.Backing(l.want).MemoryHugePages; w != nil {
 		own.Hugepages = w.Hugepages
-	} else if len(own.Hugepages) > 1 { // of several cells; the row of pages says that the pools are too small
+	} else if len(own.Hugepages) > 1 { // for several cells; the row of pages reports that the pools are too small
 		own.Hugepages = own.Hugepages[:1]
 	}
 	if len(own.Hugepages) > 0 && (numaOf(d) == nil || len(own.Hugepages) == 1) {
@@ -491,7 +492,7 @@ func movePages(l *laid, d *libvirtxml.Domain) {
 	}
 }
 
-// fillNew sets memAccess and discard of cells that no old cell became, as the old ones have them.
+// fillNew sets memAccess and discard of new cells to the values of the old ones.
 func fillNew(numa, old *libvirtxml.DomainNuma) {
 	for i := range numa.Cell {
 		if k := &numa.Cell[i]; k.MemAccess == "" && k.Discard == "" {
@@ -500,7 +501,7 @@ func fillNew(numa, old *libvirtxml.DomainNuma) {
 	}
 }
 
-// wanted is the cpu element that the wanted VM has.
+// wanted returns the cpu element of the wanted VM.
 func (l *laid) wanted() *libvirtxml.DomainCPU {
 	c := domain.CPU(l.want, host.KVM, l.low(), false)
 	if l.vcpus == 1 && l.spare == 0 {

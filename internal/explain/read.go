@@ -1,7 +1,7 @@
-// Package explain reads a domain of libvirt, lays it on the topology of a host, and says row by row what keeps
-// it from native speed: what was found, what is wanted, what it costs and who says so, and the lines of XML
-// that fix it. What is wanted is what package plan would choose for a VM of that size on an empty host.
-// It changes nothing but what its rows are about: all other bytes of the XML stay.
+// Package explain reads a libvirt domain, places it on the topology of a host, and reports row by row the properties
+// that prevent native speed: the current and the wanted value, the cost with its source, and the lines of XML that
+// fix it. The wanted values are package plan's choice for a VM of that size on an empty host. Only the subjects of
+// the rows are changed: all other bytes of the XML stay.
 package explain
 
 import (
@@ -18,7 +18,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Limits of what is read. A domain of hundreds of vCPUs has some 100 KiB.
+// Bounds of the input. A domain with hundreds of vCPUs has some 100 KiB.
 const (
 	maxBytes  = 1 << 20
 	maxDepth  = 64
@@ -30,17 +30,17 @@ const (
 // Domain is a domain's XML as it was read.
 type Domain struct {
 	Name string
-	// Lost are elements and attributes that this program does not know: Fixed leaves them as they are.
+	// Lost lists elements and attributes that this program does not know: Fixed leaves them unchanged.
 	Lost []string
-	// NoKVM is why the host runs no domain of type kvm; "": it does, or nobody has asked.
+	// NoKVM is the reason why the host runs no domain of type kvm; "": it does, or it is not known.
 	NoKVM string
-	// Networks are the XML of those of libvirt's networks that the domain names (NetworkNames), where libvirtd was asked.
+	// Networks has the XML of the libvirt networks that the domain names (NetworkNames), if libvirtd was queried.
 	Networks map[string]string
 	xml      *libvirtxml.Domain
 	text     string // as it was read
 }
 
-// NetworkNames are libvirt's networks that the domain's network cards are on, each once.
+// NetworkNames returns the libvirt networks of the domain's network cards, each once.
 func (e *Domain) NetworkNames() []string {
 	var list []string
 	if e.xml.Devices == nil {
@@ -54,7 +54,7 @@ func (e *Domain) NetworkNames() []string {
 	return list
 }
 
-// Read reads a domain's XML, as virsh dumpxml prints it. Errors say what it is instead.
+// Read reads a domain's XML, as printed by virsh dumpxml. The error states what it is instead.
 func Read(r io.Reader) (*Domain, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
 	if err != nil {
@@ -84,7 +84,7 @@ func Read(r io.Reader) (*Domain, error) {
 	}
 	e := &Domain{Name: printable(d.Name), xml: d, text: string(text)}
 	for p, n := range had {
-		if has[p] < n && !strings.HasPrefix(p, "domain/metadata/") && p != "domain/devices/hostdev/source/address@type" { // it says what the host device says
+		if has[p] < n && !strings.HasPrefix(p, "domain/metadata/") && p != "domain/devices/hostdev/source/address@type" { // it repeats the host device
 			e.Lost = append(e.Lost, printable(p))
 		}
 	}
@@ -141,8 +141,8 @@ func paths(text string) (map[string]int, error) {
 	return count, nil
 }
 
-// oneLine is an error without line breaks and control characters.
+// oneLine returns an error without line breaks and control characters.
 func oneLine(err error) error { return errors.New(printable(err.Error())) }
 
-// printable returns text of others for one line of a report, at most 300 bytes of it.
+// printable returns untrusted text for one line of a report, at most 300 bytes of it.
 func printable(s string) string { return text.Clip(text.Clean(s), 300) }

@@ -14,7 +14,7 @@ import (
 	"nearmetal/internal/words"
 )
 
-// Version is that of Report's JSON form.
+// Version is the version of Report's JSON form.
 const Version = 1
 
 // Report is a domain on a host, row by row. Its JSON form is stable: fields are added, never changed.
@@ -26,13 +26,14 @@ type Report struct {
 	MemoryBytes uint64               `json:"memoryBytes"`
 	Summary     map[check.Status]int `json:"summary"` // rows of each status
 	Rows        []Row                `json:"rows"`
-	// NoPlace says why the planner finds no place for such a VM on the host; "": it finds one.
+	// NoPlace is the reason why the planner finds no placement for such a VM on the host; "": it finds one.
 	NoPlace string `json:"noPlace,omitempty"`
-	// Lost are elements and attributes that this program does not know: no row looks at them, and Fixed leaves them as they are.
+	// Lost lists elements and attributes that this program does not know: no row examines them, and Fixed leaves them
+	// unchanged.
 	Lost []string `json:"lost,omitempty"`
 }
 
-// Row is one thing that a domain is asked.
+// Row is one check of a domain.
 type Row struct {
 	ID     string       `json:"id"`
 	Title  string       `json:"title"`
@@ -41,17 +42,17 @@ type Row struct {
 	Wanted string       `json:"wanted"`
 	Cost   string       `json:"cost"`
 	Source string       `json:"source"` // of Cost
-	// Fix is what to do, in words; "": Lines say it.
+	// Fix is the remedy in words; "": see Lines.
 	Fix string `json:"fix,omitempty"`
-	// Lines are those of the XML that Fixed changes for this row: "+ line", "- line", and "in <element>" before
-	// those within another one.
+	// Lines are the lines of XML that Fixed changes for this row: "+ line", "- line", preceded by "in <element>" for
+	// those within another element.
 	Lines []string `json:"lines,omitempty"`
 }
 
 // Failed reports whether a row failed.
 func (r *Report) Failed() bool { return r.Summary[check.Fail] > 0 }
 
-// Explain lays a domain on a host. Errors name what in the domain makes no sense.
+// Explain examines a domain on a host. The error names the inconsistent part of the domain.
 func Explain(e *Domain, h *topology.Host) (*Report, error) {
 	l, err := lay(e, h)
 	if err != nil {
@@ -107,8 +108,8 @@ func Explain(e *Domain, h *topology.Host) (*Report, error) {
 
 func bad(s check.Status) bool { return s == check.Warn || s == check.Fail }
 
-// Fixed returns the domain's XML with everything changed that Explain has lines for, and the IDs of the rows that are
-// right then. All other bytes stay. It fails where that cannot be written, and where another row would become worse.
+// Fixed returns the domain's XML with all of Explain's changes, and the IDs of the rows that are then right. All
+// other bytes stay. It fails if the result cannot be written, or if another row would become worse.
 func Fixed(e *Domain, h *topology.Host) (string, []string, error) {
 	d, err := copyOf(e.xml)
 	if err != nil {
@@ -117,7 +118,7 @@ func Fixed(e *Domain, h *topology.Host) (string, []string, error) {
 	now := &Domain{Name: e.Name, NoKVM: e.NoKVM, Networks: e.Networks, xml: d}
 	var was []check.Status
 	for i := range rules {
-		// Each row looks at what the ones before it have left.
+		// Each row examines the result of the previous ones.
 		l, err := lay(now, h)
 		if err != nil {
 			return "", nil, err
@@ -146,7 +147,7 @@ func Fixed(e *Domain, h *topology.Host) (string, []string, error) {
 	return text, did, err
 }
 
-// write is the text of e with the changes that make it d.
+// write returns the text of e with the changes that make it d.
 func (e *Domain) write(d *libvirtxml.Domain) (string, error) {
 	before, err := domain.Marshal(e.xml)
 	if err != nil {
@@ -160,7 +161,7 @@ func (e *Domain) write(d *libvirtxml.Domain) (string, error) {
 	if err != nil {
 		return "", oneLine(err)
 	}
-	// It has to read as what was meant.
+	// The result must read as intended.
 	again, err := Read(strings.NewReader(text))
 	if err != nil {
 		return "", err
@@ -171,7 +172,7 @@ func (e *Domain) write(d *libvirtxml.Domain) (string, error) {
 	return text, nil
 }
 
-// statuses are those of all rows.
+// statuses returns those of all rows.
 func statuses(l *laid) []check.Status {
 	var list []check.Status
 	for i := range rules {
@@ -180,12 +181,12 @@ func statuses(l *laid) []check.Status {
 	return list
 }
 
-// rank orders statuses: what is larger is worse.
+// rank orders statuses: larger is worse.
 func rank(s check.Status) int {
 	return slices.Index([]check.Status{check.Unknown, check.Warn, check.Fail}, s)
 }
 
-// copyOf is a domain of its own with the same content.
+// copyOf returns a separate domain with the same content.
 func copyOf(d *libvirtxml.Domain) (*libvirtxml.Domain, error) {
 	text, err := d.Marshal()
 	if err != nil {
@@ -207,7 +208,7 @@ const (
 	maxLines = 40
 )
 
-// changed returns the lines by which two texts differ, with the element that they are in.
+// changed returns the lines in which two texts differ, with the element that they are in.
 func changed(before, after string) []string {
 	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
 	head := 0
@@ -237,7 +238,7 @@ func changed(before, after string) []string {
 	}
 	var out []string
 	in := ""
-	shown := map[string]bool{} // tags that are in out themselves, by mark and place
+	shown := map[string]bool{} // tags that are in out themselves, by mark and index
 	add := func(mark string, lines []string, at int) {
 		k := above(lines, at)
 		if k >= 0 && !shown[fmt.Sprint(mark, k)] {
@@ -267,7 +268,7 @@ func changed(before, after string) []string {
 	return out
 }
 
-// above is the line of the element that a line is in, below the domain itself; -1: the domain.
+// above returns the line of the element that contains a line, below the domain itself; -1: the domain.
 func above(lines []string, at int) int {
 	indent := func(s string) int { return len(s) - len(strings.TrimLeft(s, " ")) }
 	mine := indent(lines[at])
@@ -279,7 +280,7 @@ func above(lines []string, at int) int {
 	return -1
 }
 
-// Text lays the report out for people, t.Columns wide.
+// Text formats the report for people, t.Columns wide.
 func (r *Report) Text(t check.Text) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s: %d vCPUs, %s\n", r.Domain, r.Host, r.VCPUs, words.Bytes(r.MemoryBytes))
@@ -327,7 +328,7 @@ func (r *Report) Text(t check.Text) string {
 	return b.String()
 }
 
-// Fixable says whether some row has lines that Fixed writes.
+// Fixable reports whether a row has lines that Fixed writes.
 func (r *Report) Fixable() bool {
 	return slices.ContainsFunc(r.Rows, func(row Row) bool { return len(row.Lines) > 0 })
 }

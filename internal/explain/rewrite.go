@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// element is an element of an XML text, and where it is in that text. Names have no prefix.
+// element is an element of an XML text, with its position in that text. Names have no prefix.
 type element struct {
 	name  string
 	attrs map[string]string
 	kids  []*element
-	text  string // without the white space around it
-	// Bytes of the text: those of the start tag, of what is in the element, and the end of its end tag.
+	text  string // without surrounding white space
+	// Offsets in the text: of the start tag, of the element's content, of its end tag, and of the end of that.
 	start, open, shut, end int
 }
 
-// parse reads an XML text that has been checked by paths.
+// parse parses an XML text that has been checked by paths.
 func parse(text string) (*element, error) {
 	dec := xml.NewDecoder(strings.NewReader(text))
 	var root *element
@@ -67,7 +67,7 @@ func parse(text string) (*element, error) {
 	return root, nil
 }
 
-// named are the children of a name, in their order.
+// named returns the children with a name, in their order.
 func (e *element) named(name string) []*element {
 	var list []*element
 	for _, k := range e.kids {
@@ -78,7 +78,7 @@ func (e *element) named(name string) []*element {
 	return list
 }
 
-// names are those of the children, each once.
+// names returns those of the children, each once.
 func (e *element) names() []string {
 	var list []string
 	for _, k := range e.kids {
@@ -89,7 +89,7 @@ func (e *element) names() []string {
 	return list
 }
 
-// equal says whether two elements say the same.
+// equal reports whether two elements have the same content.
 func (e *element) equal(o *element) bool {
 	if e.name != o.name || e.text != o.text || len(e.attrs) != len(o.attrs) || len(e.kids) != len(o.kids) {
 		return false
@@ -107,7 +107,7 @@ func (e *element) equal(o *element) bool {
 	return true
 }
 
-// akin says whether a changed element is still the same thing.
+// akin reports whether a changed element still describes the same object.
 func (e *element) akin(o *element) bool {
 	for _, k := range []string{"type", "index", "model", "bus", "id", "cellid", "vcpu", "iothread", "name", "device"} {
 		if e.attrs[k] != o.attrs[k] {
@@ -123,16 +123,16 @@ type edit struct {
 	by       string
 }
 
-// rewriter changes a text as one marshalled form of it became another.
+// rewriter applies to a text the changes between two marshalled forms of it.
 type rewriter struct {
 	text  string
-	after string // the form that it becomes
+	after string // the new form
 	edits []edit
 }
 
-// rewrite returns text with what differs between before and after, two forms of the domain as this program writes
-// it. All other bytes stay: comments, order, and what this program does not know. It fails where what it does not
-// know is within something that changes.
+// rewrite returns text with the differences between before and after, two forms of the domain as written by this
+// program. All other bytes stay: comments, order, and elements that this program does not know. It fails if such an
+// unknown part is within a changed one.
 func rewrite(text, before, after string) (string, error) {
 	if before == after {
 		return text, nil
@@ -166,7 +166,7 @@ func rewrite(text, before, after string) (string, error) {
 	return b.String(), nil
 }
 
-// element changes o, which is a in one form and shall be b.
+// element changes o, whose form is a, to the form b.
 func (w *rewriter) element(o, a, b *element, depth int) error {
 	tag := w.tag(o, a, b)
 	empty := o.shut == o.open && o.end == o.open // <x/>
@@ -187,7 +187,7 @@ func (w *rewriter) element(o, a, b *element, depth int) error {
 			names = append(names, n)
 		}
 	}
-	at := o.open // where the next new element goes
+	at := o.open // position of the next new element
 	for _, name := range names {
 		is, was, shall := o.named(name), a.named(name), b.named(name)
 		switch {
@@ -225,9 +225,9 @@ func (w *rewriter) element(o, a, b *element, depth int) error {
 	return nil
 }
 
-// list changes the children of one name. It returns where the next new element goes.
+// list changes the children with one name. It returns the position of the next new element.
 func (w *rewriter) list(up *element, is, was, shall []*element, at int, inserts map[int]string, depth int) (int, error) {
-	partner, err := align(was, shall) // for each of shall: its place in was, or -1
+	partner, err := align(was, shall) // for each of shall: its index in was, or -1
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", up.name, err)
 	}
@@ -248,7 +248,7 @@ func (w *rewriter) list(up *element, is, was, shall []*element, at int, inserts 
 			if i := slices.IndexFunc(partner[k:], func(q int) bool { return q >= 0 }); i >= 0 {
 				kept = partner[k+i]
 			}
-			if next < kept { // in the place of one that goes
+			if next < kept { // replaces one that is removed
 				at = is[next].end
 			}
 			inserts[at] += w.render(up, shall[k], depth)
@@ -270,8 +270,8 @@ func (w *rewriter) list(up *element, is, was, shall []*element, at int, inserts 
 	return max(at, is[len(is)-1].end), nil
 }
 
-// align finds for each element of shall the one of was that it is or was: equal ones first, in their order, then
-// those between them that are akin. It fails where that would take too long.
+// align finds for each element of shall the corresponding one of was: equal ones first, in their order, then akin
+// ones between them. It fails if that would last too long.
 func align(was, shall []*element) ([]int, error) {
 	const most = 1 << 22 // comparisons
 	head := 0
@@ -349,7 +349,7 @@ func alignDifferent(was, shall []*element) []int {
 	return partner
 }
 
-// beyond names an element or attribute of o that its form does not have; "": there is none.
+// beyond returns the name of an element or attribute of o that its form does not have; "": none.
 func beyond(o, form *element) string {
 	for k := range o.attrs {
 		if _, ok := form.attrs[k]; !ok {
@@ -370,13 +370,13 @@ func beyond(o, form *element) string {
 	return ""
 }
 
-// rawName is an element's name as the text has it, with its prefix.
+// rawName returns an element's name in the text, with its prefix.
 func (w *rewriter) rawName(o *element) string {
 	s := w.text[o.start+1 : o.open]
 	return s[:strings.IndexAny(s, " \t\r\n/>")]
 }
 
-// tag is the start tag of o with the attributes that differ between a and b.
+// tag returns the start tag of o with the attributes that differ between a and b.
 func (w *rewriter) tag(o, a, b *element) string {
 	raw := w.text[o.start:o.open]
 	set := func(name, value string, gone bool) {
@@ -426,7 +426,7 @@ func (w *rewriter) tag(o, a, b *element) string {
 	return raw
 }
 
-// opened is the start tag of an element that has content.
+// opened returns the start tag of an element with content.
 func opened(tag string) string {
 	if strings.HasSuffix(tag, "/>") {
 		return strings.TrimRight(strings.TrimSuffix(tag, "/>"), " \t\r\n") + ">"
@@ -434,8 +434,8 @@ func opened(tag string) string {
 	return tag
 }
 
-// before is the line break and the white space that a place in the text is behind; false: something else is before it in
-// its line.
+// before returns the line break and the white space that precede a position in the text; false: other text precedes
+// it in its line.
 func (w *rewriter) before(at int) (string, bool) {
 	k := at
 	for k > 0 && (w.text[k-1] == ' ' || w.text[k-1] == '\t') {
@@ -450,7 +450,7 @@ func (w *rewriter) before(at int) (string, bool) {
 	return w.text[k-1 : at], true
 }
 
-// lineBreak is what is before the end tag of an element that has lines of its own.
+// lineBreak returns the white space before the end tag of an element with lines of its own.
 func (w *rewriter) lineBreak(o *element, depth int) string {
 	if space, ok := w.before(o.start); ok {
 		return space
@@ -458,8 +458,7 @@ func (w *rewriter) lineBreak(o *element, depth int) string {
 	return "\n" + strings.Repeat("  ", depth)
 }
 
-// render is a new child of up, from the form that the text becomes, as lines of their own. A child has more white
-// space before it than its parent, and so do those below it.
+// render formats a new child of up, from the new form, as separate lines. A child is indented more than its parent.
 func (w *rewriter) render(up, k *element, depth int) string {
 	in := w.lineBreak(up, depth) + "  "
 	for _, kid := range up.kids {
@@ -479,7 +478,7 @@ func (w *rewriter) render(up, k *element, depth int) string {
 	return in + strings.Join(lines, in)
 }
 
-// escape writes text or the value of an attribute.
+// escape escapes text or the value of an attribute.
 func escape(s string) string {
 	var b strings.Builder
 	if err := xml.EscapeText(&b, []byte(s)); err != nil {

@@ -11,28 +11,28 @@ import (
 // rule is a row as data.
 type rule struct {
 	id, title, wanted string
-	kvm               bool   // it is about what KVM does
-	x86               bool   // it is about guests of x86
-	place             bool   // its lines are a part of the placement, which changes whole
-	cost, source      string // what it costs, and who says so
+	kvm               bool   // about KVM
+	x86               bool   // about x86 guests
+	place             bool   // its lines are part of the placement, which changes as a whole
+	cost, source      string // the cost, and its source
 	look              func(*laid) verdict
-	// fix changes a copy of the domain; false: there is nothing to be done here. nil: nobody can.
+	// fix changes a copy of the domain; false: no change is needed. nil: it cannot be fixed.
 	fix func(*laid, *libvirtxml.Domain) bool
 }
 
-// verdict is what a row found.
+// verdict is the result of a row.
 type verdict struct {
 	status check.Status
 	found  string
-	cost   string // over the rule's own, where the host says how much
-	fix    string // in words, where lines are not enough: the rule's fix is not asked
+	cost   string // replaces the rule's own, if the host determines how much
+	fix    string // in words, if lines are not sufficient: the rule's fix is then not called
 }
 
 func found(s check.Status, format string, args ...any) verdict {
 	return verdict{status: s, found: fmt.Sprintf(format, args...)}
 }
 
-// verdict looks at the domain. What is about KVM does not apply to a domain that cannot have it.
+// verdict examines the domain. Rows about KVM do not apply to a domain that cannot have it.
 func (r *rule) verdict(l *laid) verdict {
 	if r.kvm && l.noKVM != "" && l.d.Type != "kvm" {
 		return found(check.NotApplicable, "the guest's CPU is emulated")
@@ -43,14 +43,14 @@ func (r *rule) verdict(l *laid) verdict {
 	return r.look(l)
 }
 
-// Documents that rows name.
+// Documents that rows cite.
 const (
 	nasa    = "NASA's AT5 report on virtualized InfiniBand"
 	libvirt = "libvirt: Domain XML format"
 	qemu    = "QEMU documentation"
 )
 
-// rules are all rows. What changes more comes first: a fix finds what the ones before it have left.
+// rules are all rows. Those that change more come first, because a fix works on the result of the previous ones.
 var rules = join(machineRules, cpuRules, memoryRules, deviceRules)
 
 func join(lists ...[]rule) []rule {

@@ -7,11 +7,11 @@ import (
 	"nearmetal/internal/host/check"
 )
 
-// Shapes of domains that are seldom: what is said of each, and what is and what is not in its fixed XML.
+// TestShapes covers rare shapes of domains: the report on each, and what its fixed XML contains and does not contain.
 func TestShapes(t *testing.T) {
 	for _, c := range []struct {
 		file, machine string
-		rows          map[string]string // status, and a part of what is said
+		rows          map[string]string // status, and a part of the text
 		with, without []string
 	}{
 		{"vf-by-interface", "dl380g8", map[string]string{"device.node": "warn 0000:07:00.1 is on node 0, vCPUs are on node 1", "net.model": "ok"},
@@ -68,7 +68,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// A network of libvirt's may be a pool of VFs. Without libvirtd nobody knows.
+// TestPools: a libvirt network may be a pool of VFs. Without libvirtd that is not known.
 func TestPools(t *testing.T) {
 	h := machine(t, "dl380g8")
 	d, err := Read(strings.NewReader(`<domain type='kvm'><name>d</name><memory unit='GiB'>2</memory><vcpu>2</vcpu><os><type machine='q35'>hvm</type></os>
@@ -109,7 +109,7 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// A type of kvm helps nothing on a host that has none.
+// TestKVMWithoutKVM: type kvm has no benefit on a host that does not have it.
 func TestKVMWithoutKVM(t *testing.T) {
 	d := open(t, "testdata/pinned-unbound.xml")
 	d.NoKVM = "no vmx or svm in /proc/cpuinfo"
@@ -122,7 +122,7 @@ func TestKVMWithoutKVM(t *testing.T) {
 	}
 }
 
-// Sizes are read as libvirt reads them: units in any case, KiB where there is none.
+// TestSize: sizes are read as libvirt reads them: units in any case, KiB if there is no unit.
 func TestSize(t *testing.T) {
 	for unit, want := range map[string]uint64{
 		"": 3 << 10, "b": 1 << 10, "Bytes": 1 << 10, "byte": 1 << 10, "k": 3 << 10, "KiB": 3 << 10, "kib": 3 << 10, "KB": 3 << 10, "m": 3 << 20, "MIB": 3 << 20,
@@ -145,7 +145,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// What does not change stays byte for byte, and what this program does not know, too.
+// TestBytesStay: unchanged parts stay byte for byte, including those that this program does not know.
 func TestBytesStay(t *testing.T) {
 	const text = `<?xml version='1.0'?>
 <!-- by hand -->
@@ -181,7 +181,7 @@ func TestBytesStay(t *testing.T) {
 	if !strings.Contains(fixed, `<model type="virtio"/>`) || strings.Contains(fixed, "e1000") {
 		t.Errorf("not fixed:\n%s", fixed)
 	}
-	// Where it is in what goes away, it is named, and nothing is written.
+	// If an unknown part is in a removed element, it is named, and nothing is written.
 	d, err = Read(strings.NewReader(strings.Replace(text, "<memballoon model='virtio'/>", "<memballoon model='virtio'><soft/></memballoon>", 1)))
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestBytesStay(t *testing.T) {
 	}
 }
 
-// CPUs that the host does not have are not CPUs for QEMU's threads, and are not kept.
+// TestAbsentCPUs: CPUs that the host does not have are not used for QEMU's threads, and are not kept.
 func TestAbsentCPUs(t *testing.T) {
 	h := machine(t, "dl380g8")
 	d, err := Read(strings.NewReader(`<domain type='kvm'><name>d</name><memory unit='GiB'>2</memory><vcpu>2</vcpu><iothreads>1</iothreads><os><type machine='q35'>hvm</type></os>
@@ -212,7 +212,7 @@ func TestAbsentCPUs(t *testing.T) {
 	}
 }
 
-// What takes too long to compare is refused.
+// TestManyElements: elements that are too many to compare are rejected.
 func TestManyElements(t *testing.T) {
 	d, err := Read(strings.NewReader(`<domain type='kvm'><name>d</name><memory unit='GiB'>2</memory><vcpu>2</vcpu><os><type machine='pc'>hvm</type></os><devices>` +
 		strings.Repeat("<controller type='ide'/><controller type='usb' model='piix3-uhci'/><input type='tablet' bus='usb'/>", 8000) + `</devices></domain>`))

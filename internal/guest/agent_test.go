@@ -21,8 +21,7 @@ import (
 	"nearmetal/internal/guest/channel"
 )
 
-// agentPath is the agent built for the tests, with sanitizers. The variable
-// NEARMETAL_TEST_AGENT names another one.
+// agentPath is the agent built for the tests, with sanitizers. The variable NEARMETAL_TEST_AGENT names another one.
 var agentPath string
 
 func TestMain(m *testing.M) {
@@ -61,7 +60,7 @@ type testAgent struct {
 	socket string
 }
 
-// startAgent starts an agent; more are further arguments of its program.
+// startAgent starts an agent; more are additional arguments of its program.
 func startAgent(t *testing.T, name string, o AgentOptions, more ...string) *testAgent {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -105,7 +104,7 @@ func me(args ...string) Exec {
 		UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
 }
 
-// run runs e to its end with stdin.
+// run runs e to its end with stdin, and returns its output and status.
 func run(t *testing.T, c *Client, e Exec, stdin string) (stdout, stderr string, st Status) {
 	t.Helper()
 	p, err := c.Start(e)
@@ -270,7 +269,7 @@ func TestManyAtOnce(t *testing.T) {
 
 func TestSignalsGoToTheGroup(t *testing.T) {
 	a := startAgent(t, "vm0", AgentOptions{})
-	// What the shell waits for says ready: a signal that came before it had been started would wait for its end.
+	// The shell's child prints ready: a signal sent before the child was started would only be handled after its end.
 	p, err := a.Start(me("sh", "-c", `trap 'echo caught; exit 9' USR1; sh -c 'echo ready; exec sleep 1000'; exit 1`))
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +280,7 @@ func TestSignalsGoToTheGroup(t *testing.T) {
 	if err := p.Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	// The shell waits for sleep, which dies of the signal only as the group has it.
+	// The shell waits for sleep, which dies of the signal only because the signal is sent to the group.
 	out, _ := io.ReadAll(p.Stdout)
 	st, err := p.Wait()
 	if string(out) != "caught\n" || st.Code != 9 || err != nil {
@@ -297,7 +296,7 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(b), ") Z ")
 }
 
-// awaitGone waits until a process has gone, by its pidfd.
+// awaitGone waits until a process has ended, by its pidfd.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -317,8 +316,7 @@ func awaitGone(t *testing.T, pid int) {
 	t.Errorf("process %d lives on", pid)
 }
 
-// TestNothingSurvivesItsClient starts a program with a child that ignores
-// SIGHUP and SIGTERM, and lets the client go.
+// TestNothingSurvivesItsClient starts a program with a child that ignores SIGHUP and SIGTERM, and closes the client.
 func TestNothingSurvivesItsClient(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: it takes seconds")
@@ -386,7 +384,7 @@ func TestTerminal(t *testing.T) {
 	if err := p.Resize(40, 120); err != nil {
 		t.Fatal(err)
 	}
-	// The shell runs its trap once read comes back.
+	// The shell runs its trap once read returns.
 	io.WriteString(p.Stdin, "two\n")
 	await("40 120\r\n")
 	p.Stdin.Close()
@@ -414,7 +412,7 @@ func TestTerminalInterrupt(t *testing.T) {
 	}
 }
 
-// TestThroughput sends a sum through cat and back, more than any buffer holds.
+// TestThroughput sends more data than any buffer holds through cat and back, and compares checksums.
 func TestThroughput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: it takes seconds")
@@ -463,7 +461,7 @@ func TestThroughput(t *testing.T) {
 	t.Logf("the agent's pages: %s", status)
 }
 
-// TestSlowReader leaves the output of one program unread: another goes on.
+// TestSlowReader leaves the output of one program unread while another continues.
 func TestSlowReader(t *testing.T) {
 	a := startAgent(t, "vm0", AgentOptions{})
 	slow, err := a.Start(me("head", "-c", "20000000", "/dev/zero"))
@@ -492,7 +490,7 @@ func TestLostVM(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	defer syscall.Kill(-p.PID(), syscall.SIGKILL) // its agent cannot
+	defer syscall.Kill(-p.PID(), syscall.SIGKILL) // its agent cannot kill it
 	a.cmd.Process.Kill()
 	_, err = p.Wait()
 	var lost *channel.CarrierError
@@ -550,7 +548,7 @@ func TestTCP(t *testing.T) {
 }
 
 func TestRsh(t *testing.T) {
-	// vm0 asks for a program in vm1, by way of the switchboard.
+	// A program in vm0 runs one in vm1 by the switchboard.
 	sb := channel.NewSwitchboard()
 	sb.Policy = func(from, to, kind string, h channel.Fields) (channel.Fields, error) {
 		if from == "vm0" && h.Get("uid") != fmt.Sprint(os.Getuid()) {
@@ -614,7 +612,7 @@ func TestRsh(t *testing.T) {
 		}
 		defer c.Close()
 		c.Write(bytes.Repeat([]byte("garbage"), 10000))
-		io.ReadAll(c) // it is thrown out
+		io.ReadAll(c) // the connection is closed
 		if out, _, _ := run(t, vm0.Client, me("echo", "alive"), ""); out != "alive\n" {
 			t.Error(out)
 		}

@@ -11,23 +11,23 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Client opens streams to agents over a Mux: that of one VM, or that of a
-// cluster's owner, where VM names whose agent is meant.
+// Client opens streams to agents over a Mux: that of one VM, or that of a cluster's owner, for which VM selects the
+// agent.
 type Client struct {
 	mux *channel.Mux
 	vm  string
 }
 
-// NewClient returns a client over a Mux that leads to one agent.
+// NewClient returns a client over a Mux that is connected to one agent.
 func NewClient(m *channel.Mux) *Client { return &Client{mux: m} }
 
-// Dial makes a Mux of a connection to a cluster's owner and waits for its
-// HELLO. The name ("cluster demo") is the one errors carry.
+// Dial returns a client over a connection to a cluster's owner, after it has received the owner's HELLO. The name
+// ("cluster demo") is used in errors.
 func Dial(ctx context.Context, conn io.ReadWriteCloser, name string) (*Client, error) {
 	return DialAccept(ctx, conn, name, nil)
 }
 
-// DialAccept is Dial for an owner that opens streams as well: accept decides about them.
+// DialAccept is Dial for an owner that also opens streams: accept routes them.
 func DialAccept(ctx context.Context, conn io.ReadWriteCloser, name string, accept func(kind string, header channel.Fields) (channel.Route, error)) (*Client, error) {
 	m, err := channel.New(conn, channel.Options{Name: name, Initiator: true, Accept: accept})
 	if err != nil {
@@ -43,20 +43,20 @@ func DialAccept(ctx context.Context, conn io.ReadWriteCloser, name string, accep
 // VM returns a client for one VM behind a cluster's owner.
 func (c *Client) VM(name string) *Client { return &Client{c.mux, name} }
 
-// Name returns the name of the client's VM; "": that of a Mux which leads to one agent.
+// Name returns the name of the client's VM; "" if its Mux is connected to one agent.
 func (c *Client) Name() string { return c.vm }
 
-// Mux that carries the client's streams.
+// Mux returns the Mux that carries the client's streams.
 func (c *Client) Mux() *channel.Mux { return c.mux }
 
-// Close ends the Mux, and with it every stream of it.
+// Close ends the Mux, and all of its streams.
 func (c *Client) Close() error { return c.mux.Close() }
 
-// Ping returns how long the other side of the Mux took to answer.
+// Ping returns the round-trip time to the other side of the Mux.
 func (c *Client) Ping(ctx context.Context) (time.Duration, error) { return c.mux.Ping(ctx) }
 
-// Poweroff asks the VM to write back what its shares hold and to power off. It
-// returns once the agent has begun to; the end of the VM is the Mux's end.
+// Poweroff asks the VM to write back the data that its shares cache and to power off. It returns once the agent has
+// begun; the end of the VM is the end of the Mux.
 func (c *Client) Poweroff(ctx context.Context) error {
 	s, err := c.open("poweroff", "", nil)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *Client) Poweroff(ctx context.Context) error {
 	if err == nil || channel.IsReset(err) || ctx.Err() != nil {
 		return err
 	}
-	return nil // the VM went before it said so
+	return nil // the VM ended before it could answer
 }
 
 // open opens a stream to the agent of vm, or of the client's own VM if vm is "".
@@ -81,24 +81,24 @@ func (c *Client) open(kind, vm string, h channel.Fields) (*channel.Stream, error
 	return c.mux.Open(kind, h)
 }
 
-// Agent is the client of one VM's agent that has said HELLO.
+// Agent is the client of one VM's agent that has sent HELLO.
 type Agent struct {
 	*Client
 	Info Info
 }
 
-// AgentOptions are what NewAgent needs to know beside the connection.
+// AgentOptions are the parameters of NewAgent in addition to the connection.
 type AgentOptions struct {
 	// Name of the VM, in errors.
 	Name string
-	// Explain returns text for the error when the VM ends: its console's last lines.
+	// Explain returns text for the error when the VM ends: the last lines of its console.
 	Explain func() string
-	// Accept decides about streams that the VM opens: Switchboard.FromVM. Nil: none.
+	// Accept routes streams that the VM opens: Switchboard.FromVM. Nil: none.
 	Accept func(kind string, header channel.Fields) (channel.Route, error)
 }
 
-// NewAgent takes over the host's end of a VM's channel and waits until the
-// agent says that the VM is ready. On an error the connection is closed.
+// NewAgent takes ownership of the host's end of a VM's channel and waits until the agent reports that the VM is
+// ready. If it fails the connection is closed.
 func NewAgent(ctx context.Context, conn io.ReadWriteCloser, o AgentOptions) (*Agent, error) {
 	m, err := channel.New(conn, channel.Options{
 		Name: o.Name, Initiator: true, Explain: o.Explain, Accept: o.Accept,
@@ -119,18 +119,19 @@ func NewAgent(ctx context.Context, conn io.ReadWriteCloser, o AgentOptions) (*Ag
 	return nil, err
 }
 
-// Info is what an agent says of its VM when it is ready.
+// Info is an agent's report on its VM when it is ready.
 type Info struct {
 	Agent  string // version of the agent
 	Kernel string // release of the VM's kernel
-	// Hypervisor is what the VM's CPU names: "kvm", "tcg", "vmware", "hyperv", its own word for another; "": none.
+	// Hypervisor is the hypervisor according to the VM's CPU: "kvm", "tcg", "vmware", "hyperv", its own word for
+	// another; "": none.
 	Hypervisor string
 	Phases     []Phase // of the boot, in their order
 	// Devices of the VM: those passed through, and soft RoCE.
 	Devices []Device
 }
 
-// Device is a device as the VM has it. What it has not is "".
+// Device is a device as the VM sees it. Missing properties are "".
 type Device struct {
 	Kind   string `json:"kind"`             // "pci" (passed through) or "rxe" (soft RoCE)
 	PCI    string `json:"pci,omitempty"`    // its address in the VM
@@ -138,15 +139,15 @@ type Device struct {
 	Net    string `json:"net,omitempty"`    // network interface
 	MAC    string `json:"mac,omitempty"`
 	RDMA   string `json:"rdma,omitempty"` // RDMA device
-	GUID   string `json:"guid,omitempty"` // node GUID of it
+	GUID   string `json:"guid,omitempty"` // its node GUID
 	State  string `json:"state,omitempty"`
 	IP     string `json:"ip,omitempty"`
 	Port   string `json:"port,omitempty"`      // of the RDMA device
 	Layer  string `json:"linkLayer,omitempty"` // of the port: InfiniBand or Ethernet
-	GID    string `json:"gidIndex,omitempty"`  // of the port's GID for RoCE v2 that follows from IP
+	GID    string `json:"gidIndex,omitempty"`  // index of the port's GID for RoCE v2 that is derived from the IP address
 	Node   string `json:"numaNode,omitempty"`  // in the VM
 	MTU    string `json:"mtu,omitempty"`       // of the network interface, bytes
-	PKey   string `json:"pkey,omitempty"`      // first of the port's, on InfiniBand: 0xffff
+	PKey   string `json:"pkey,omitempty"`      // first P_Key of the port, on InfiniBand: 0xffff
 }
 
 // Phase is a point of a VM's boot.
@@ -155,10 +156,10 @@ type Phase struct {
 	At   time.Duration // since the VM's kernel started (CLOCK_BOOTTIME, ns)
 }
 
-// hypervisors are the words of CPUID leaf 0x40000000.
+// hypervisors maps the texts of CPUID leaf 0x40000000 to nearmetal's words.
 var hypervisors = map[string]string{"KVMKVMKVM": "kvm", "TCGTCGTCGTCG": "tcg", "VMwareVMware": "vmware", "Microsoft Hv": "hyperv"}
 
-// parseInfo reads a HELLO of an agent.
+// parseInfo parses an agent's HELLO.
 func parseInfo(f channel.Fields) (Info, error) {
 	i := Info{Agent: text.CleanLines(f.Get("agent")), Kernel: text.CleanLines(f.Get("kernel"))}
 	i.Hypervisor = text.CleanLines(f.Get("hypervisor"))

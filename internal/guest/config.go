@@ -13,8 +13,8 @@ import (
 // ConfigPath is where the agent looks for its configuration in the initramfs.
 const ConfigPath = "/nearmetal/config"
 
-// ModulesPath is where the agent finds the list of the kernel modules to load:
-// paths in the initramfs, one a line, in the order of loading.
+// ModulesPath is where the agent finds the list of the kernel modules to load: paths in the initramfs, one per line,
+// in the order of loading.
 const ModulesPath = "/nearmetal/modules"
 
 // PortName is the virtio-serial port that is the channel.
@@ -25,53 +25,53 @@ const RegionPath = "/dev/nearmetal/region"
 
 // Config is the configuration of a VM's init.
 type Config struct {
-	Name  string // of the VM, its host name
-	Index int    // place in the cluster, from 0
+	Name  string // of the VM; also its host name
+	Index int    // index in the cluster, from 0
 	Root  Mount  // Target and ReadOnly are not used
-	// OwnRoot: the VM has a root already, the disk that it started from. Root is not used.
+	// OwnRoot: the VM already has a root, the disk that it booted from. Root is not used.
 	OwnRoot bool
 	Shares  []Mount
-	// MaxInodes bounds how many files of virtiofs mounts the VM keeps in its caches; 0: it does not.
+	// MaxInodes bounds the number of files of virtiofs mounts in the VM's caches; 0: no bound.
 	MaxInodes uint64
 	Links     []Link
 	Hosts     []HostEntry
-	// HostName is the host's own name: lines of its /etc/hosts that give it a
-	// loopback address are left out. "": none.
+	// HostName is the host's own name: lines of its /etc/hosts that map it to a loopback address are omitted. "":
+	// none.
 	HostName string
 	Region   *ConfigRegion // nil: none
 	Peers    []string      // names of all VMs of the cluster
-	// SoftRoCE are network interfaces of Links that get an RDMA device (rdma_rxe): rxe0, rxe1, … in their order.
-	// Those of Functions with Soft are counted on.
+	// SoftRoCE are network interfaces of Links that get an RDMA device (rdma_rxe): rxe0, rxe1, … in their order. The
+	// devices of Functions with Soft follow in the numbering.
 	SoftRoCE  []string
 	Functions []Function // of the host, passed through
 }
 
-// Function is a PCI function of the host as the VM sees it. Those with the same IDs are
-// distinguished by their order on the VM's PCI bus, which is that of QEMU's root ports.
+// Function is a PCI function of the host as seen by the VM. Functions with the same IDs are distinguished by their
+// order on the VM's PCI bus, which is that of QEMU's root ports.
 type Function struct {
 	Vendor, Device int          // 16 bits each
 	Address        netip.Prefix // of its network interface; not valid: none
-	Net, RDMA      bool         // its driver makes a network interface, an RDMA device: the boot waits for them
-	Soft           bool         // with Net, without RDMA: an RDMA device (rdma_rxe) is made on its network interface
-	IPoIB          bool         // with RDMA: a network interface as well, if the kernel has IPoIB
-	MTU            int          // of its network interface, bytes; 0: as it is
+	Net, RDMA      bool         // its driver creates a network interface, an RDMA device: the boot waits for them
+	Soft           bool         // with Net, without RDMA: an RDMA device (rdma_rxe) is created on its network interface
+	IPoIB          bool         // with RDMA: also a network interface, if the kernel has IPoIB
+	MTU            int          // of its network interface, bytes; 0: unchanged
 }
 
 // Mount is an export of the host.
 type Mount struct {
 	Tag      string // mount tag of the device
 	Virtiofs bool   // by virtiofs; else by 9p
-	MSize    int    // of 9p: greatest message in bytes; 0: 262144
+	MSize    int    // of 9p: maximum message size in bytes; 0: 262144
 	Target   string // absolute path in the VM
 	ReadOnly bool
 }
 
 // Link is a network interface of the VM.
 type Link struct {
-	Name    string // what it shall be called: eth0
-	MAC     string // by which it is found
+	Name    string // name to assign: eth0
+	MAC     string // address by which it is found
 	Address netip.Prefix
-	MTU     int        // bytes; 0: as it is
+	MTU     int        // bytes; 0: unchanged
 	Gateway netip.Addr // of the default route; not valid: none
 }
 
@@ -81,7 +81,7 @@ type HostEntry struct {
 	Names []string
 }
 
-// ConfigRegion is the region as the VM shall show it.
+// ConfigRegion is the region as presented in the VM.
 type ConfigRegion struct {
 	Kind     string // "ivshmem" or "devdax"
 	Size     uint64 // bytes
@@ -203,7 +203,7 @@ func (c *Config) Encode() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// maxFunctions is how many functions a VM can have: its root ports have 5 bits of slot number on two buses.
+// maxFunctions is the maximum number of functions in a VM: its root ports have 5 bits of slot number on two buses.
 const maxFunctions = 64
 
 // encodeDevices writes the lines of the devices.
@@ -249,7 +249,7 @@ func (c *Config) encodeDevices(line func(string, ...any)) error {
 	return nil
 }
 
-// checkName admits letters, digits, and . _ - after the first, up to 63.
+// checkName accepts up to 63 characters: letters, digits, and after the first also . _ -
 func checkName(what, s string) error {
 	ok := s != "" && len(s) <= 63
 	for i, c := range []byte(s) {
@@ -262,7 +262,7 @@ func checkName(what, s string) error {
 	return nil
 }
 
-// checkTarget admits absolute clean paths that do not hide what the agent mounts itself.
+// checkTarget accepts absolute clean paths that do not hide the agent's own mounts.
 func checkTarget(p string) error {
 	if !path.IsAbs(p) || path.Clean(p) != p || p == "/" || len(p) > 4000 {
 		return fmt.Errorf("%q cannot be where a share is mounted", p)

@@ -37,7 +37,7 @@ func fullConfig() *Config {
 	}
 }
 
-// understood is what the agent's parser makes of a configuration.
+// understood returns the result of the agent's parser for a configuration.
 func understood(t *testing.T, text []byte) (string, string) {
 	t.Helper()
 	var out, er bytes.Buffer
@@ -142,8 +142,7 @@ func TestConfigRefusedByTheAgent(t *testing.T) {
 	}
 }
 
-// FuzzConfig: what Encode lets pass, the agent's parser takes. (The parser
-// itself is fuzzed in C, guest/fuzz.)
+// FuzzConfig: the agent's parser accepts all output of Encode. (The parser itself is fuzzed in C, guest/fuzz.)
 func FuzzConfig(f *testing.F) {
 	f.Add("vm0", "root", "/a b", "52:54:00:00:00:01", "host-1", uint64(1<<20))
 	f.Fuzz(func(t *testing.T, name, tag, target, mac, host string, size uint64) {

@@ -11,18 +11,17 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Copy is a copy of a file or of a directory with what is in it: regular
-// files, directories and symbolic links, with their modes and times.
+// Copy is a copy of a file or of a directory with its contents: regular files, directories and symbolic links, with
+// their modes and times.
 type Copy struct {
 	VM       string // "" for the client's own
 	Local    string // path on this side
 	Remote   string // absolute path in the VM
-	UID, GID uint32 // as whom the agent reads and writes
+	UID, GID uint32 // user and group as whom the agent reads and writes
 	Groups   []uint32
 }
 
-// Push copies Local to Remote, as cp -r -T does: Remote is the new name, and
-// its directory must exist.
+// Push copies Local to Remote, like cp -r -T: Remote is the new name, and its directory must exist.
 func (c *Client) Push(ctx context.Context, k Copy) error {
 	s, stop, err := c.openCopy(ctx, "push", k)
 	if err != nil {
@@ -42,8 +41,8 @@ func (c *Client) Push(ctx context.Context, k Copy) error {
 	return werr
 }
 
-// Pull copies Remote to Local, the new name; its directory must exist. What
-// the VM sends is never written anywhere but at Local and below.
+// Pull copies Remote to Local, the new name; its directory must exist. Data from the VM is never written outside
+// Local.
 func (c *Client) Pull(ctx context.Context, k Copy) error {
 	s, stop, err := c.openCopy(ctx, "pull", k)
 	if err != nil {
@@ -79,12 +78,12 @@ func (c *Client) openCopy(ctx context.Context, kind string, k Copy) (*channel.St
 	return s, func() { stop(); s.Close() }, nil
 }
 
-// copyStatus waits for the agent's word on a copy. Its errors name the VM, unless that is "".
+// copyStatus waits for the agent's result of a copy. Its errors name the VM, unless vm is "".
 func copyStatus(ctx context.Context, s *channel.Stream, vm string) error {
 	said := func(text string) error {
 		switch {
 		case vm == "":
-		case strings.HasPrefix(text, "/"): // of a file: as a user writes it
+		case strings.HasPrefix(text, "/"): // of a file: in the user's notation
 			text = vm + ":" + text
 		default:
 			text = vm + ": " + strings.TrimPrefix(text, vm+": ")

@@ -91,7 +91,7 @@ func TestCopy(t *testing.T) {
 			t.Errorf("%s:\n%s\nwant\n%s", p, got, want)
 		}
 	}
-	// Once more over what is there, then one file.
+	// The tree is copied again over the existing one, then a single file.
 	os.Chmod(filepath.Join(push.Remote, "closed"), 0o755)
 	if err := a.Push(ctx, push); err != nil {
 		t.Error(err)
@@ -135,7 +135,7 @@ func TestCopyErrors(t *testing.T) {
 			t.Errorf("%+v: got %v, want %s", c.k, err, c.want)
 		}
 	}
-	// What an agent says of a path in a VM that was named has the name of the VM before it, as a user writes it.
+	// If the VM was named, an agent's message on a path has the VM's name before the path, as a user writes it.
 	there := k(dir+"/x", "/no/such")
 	there.VM = "vm0"
 	if err := a.Pull(ctx, there); err == nil || err.Error() != "vm0:/no/such: No such file or directory" {
@@ -147,7 +147,7 @@ func TestCopyErrors(t *testing.T) {
 	}
 }
 
-// records encodes what a hostile VM might send.
+// records encodes records that a hostile VM might send.
 func records(fields ...channel.Fields) []byte {
 	var b []byte
 	for _, f := range fields {
@@ -203,7 +203,7 @@ func TestReceiveHostile(t *testing.T) {
 	}
 }
 
-// TestPushHostile sends the agent's receiver the same.
+// TestPushHostile sends the same records to the agent's receiver.
 func TestPushHostile(t *testing.T) {
 	a := startAgent(t, "vm0", AgentOptions{})
 	ctx := context.Background()
@@ -254,7 +254,7 @@ func FuzzReceiveTree(f *testing.F) {
 	})
 }
 
-// endless is a VM that sends a record, made of the number, for as long as the host reads.
+// endless is a VM that sends a record, made from a number, for as long as the host reads.
 type endless struct {
 	make func(n int) channel.Fields
 	each func(n int)
@@ -273,8 +273,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A VM that sends directories without end, new ones or one again and again, with all that a record holds, takes
-// no memory of the host for them, and is stopped.
+// TestReceiveEndless: a VM that sends directories endlessly, new ones or the same one, with maximum records, uses no
+// memory of the host for them, and is stopped.
 func TestReceiveEndless(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

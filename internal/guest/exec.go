@@ -16,43 +16,40 @@ import (
 // Exec is a program to run in a VM.
 type Exec struct {
 	VM   string   // "" for the client's own
-	Args []string // Args[0] is looked up in Env's PATH if it has no slash
+	Args []string // Args[0] is searched in Env's PATH if it has no slash
 	Env  []string // KEY=value, the whole environment
-	// Dir is the working directory. With DirOptional, / is taken where Dir is not in the VM.
+	// Dir is the working directory. With DirOptional, / is used if Dir does not exist in the VM.
 	Dir         string
 	DirOptional bool
 	UID, GID    uint32
 	Groups      []uint32 // supplementary
-	// TTY runs the program on a terminal of Rows by Cols as its standard
-	// streams; then all output comes on Stdout.
+	// TTY runs the program on a terminal of Rows by Cols as its standard streams; all output is then on Stdout.
 	TTY        bool
 	Rows, Cols uint16
 	NoStdin    bool // standard input is /dev/null
 	Umask      *uint32
 	Rlimits    []Rlimit
-	CPUs       []int // of the VM that the program may run on; none: all
-	// Connect is "NAME ADDR": the program inherits a TCP connection to an address as seen from the VM, whose
-	// descriptor the variable NAME says; "": none.
+	CPUs       []int // CPUs of the VM on which the program may run; none: all
+	// Connect is "NAME ADDR": the program inherits a TCP connection to an address as seen from the VM, and the
+	// variable NAME has its descriptor; "": none.
 	Connect string
-	// HostPorts are TCP ports of the cluster's host that programs in the VM may connect to from now on, for
-	// as long as the programs live that listen on them now. With HostPortsOptional it is no error
-	// where nobody does.
+	// HostPorts are TCP ports of the cluster's host to which programs in the VM may connect from now on, while the
+	// programs that currently listen on them live. With HostPortsOptional it is not an error if none listens.
 	HostPorts         []uint16
 	HostPortsOptional bool
-	// AskWritten asks for Status.NothingWritten. The status then comes when the output has ended, too.
+	// AskWritten requests Status.NothingWritten. The status is then sent only when the output has ended.
 	AskWritten bool
 }
 
-// KeyHostPort is the header field of Exec.HostPorts. It is for the cluster's owner, and goes no
-// further. "optional" may follow the number.
+// KeyHostPort is the header field of Exec.HostPorts. The cluster's owner handles it and does not pass it on.
+// "optional" may follow the number.
 const KeyHostPort = "host-port"
 
-// Unlimited is a Rlimit without a limit.
+// Unlimited is the value of a Rlimit without a limit.
 const Unlimited = ^uint64(0)
 
-// Rlimit is one resource limit. Name is that of setrlimit(2) in lower case:
-// as, core, cpu, data, fsize, memlock, nofile, nproc, rss, rtprio, nice,
-// sigpending, msgqueue, stack.
+// Rlimit is one resource limit. Name is setrlimit(2)'s in lower case: as, core, cpu, data, fsize, memlock, nofile,
+// nproc, rss, rtprio, nice, sigpending, msgqueue, stack.
 type Rlimit struct {
 	Name       string
 	Soft, Hard uint64 // in the limit's own unit, or Unlimited
@@ -60,18 +57,18 @@ type Rlimit struct {
 
 // Status is how a program ended.
 type Status struct {
-	Code   int            // exit code; 127: no such program, 126: it cannot be run
+	Code   int            // exit code; 127: program not found, 126: it cannot be run
 	Signal syscall.Signal // that killed it, or 0
-	// Message says what went wrong where the program could not be started; one line.
+	// Message states, in one line, why the program could not be started.
 	Message string
-	// NothingWritten: the agent saw, as Exec.AskWritten asked it, that since the start no file was written which
-	// no share keeps. False: there may be some, see Client.Written.
+	// NothingWritten: the agent saw, as requested by Exec.AskWritten, that since the program's start no file was
+	// written outside the shares. False: some may have been written, see Client.Written.
 	NothingWritten bool
 	// OutOfMemory: while the program ran, the VM's kernel killed a process because memory ran out.
 	OutOfMemory bool
 }
 
-// String is the status as a shell would tell it.
+// String returns the status in a shell's words.
 func (s Status) String() string {
 	switch {
 	case s.Message != "":
@@ -82,7 +79,7 @@ func (s Status) String() string {
 	return "exit status " + strconv.Itoa(s.Code)
 }
 
-// ExitCode is Code, or 128 and the signal's number.
+// ExitCode returns Code, or 128 plus the signal's number.
 func (s Status) ExitCode() int {
 	if s.Signal != 0 {
 		return 128 + int(s.Signal)
@@ -92,9 +89,9 @@ func (s Status) ExitCode() int {
 
 // Process is a program in a VM.
 type Process struct {
-	Stdin  io.WriteCloser // Close is end of file for the program
-	Stdout io.Reader      // to be read, or the program waits
-	Stderr io.Reader      // the same; at its end at once with a TTY
+	Stdin  io.WriteCloser // Close sends end of file to the program
+	Stdout io.Reader      // must be read, or the program blocks
+	Stderr io.Reader      // likewise; at its end at once with a TTY
 
 	s    *channel.Stream
 	done chan struct{}
@@ -105,7 +102,7 @@ type Process struct {
 	err    error
 }
 
-// header of the stream that runs e.
+// header returns the header of the stream that runs e.
 func (e *Exec) header() (channel.Fields, error) {
 	if len(e.Args) == 0 || e.Args[0] == "" {
 		return nil, errors.New("no program is named")
@@ -156,7 +153,7 @@ func (e *Exec) header() (channel.Fields, error) {
 	return h, nil
 }
 
-// identity is the fields that say as whom the agent works.
+// identity returns the fields with the user and groups as whom the agent works.
 func identity(uid, gid uint32, groups []uint32) channel.Fields {
 	var h channel.Fields
 	h.AddInt("uid", int64(uid))
@@ -167,7 +164,7 @@ func identity(uid, gid uint32, groups []uint32) channel.Fields {
 	return h
 }
 
-// text is the limit as a field has it.
+// text returns the limit as the value of a field.
 func (r Rlimit) text() string { return r.Name + " " + limitText(r.Soft) + " " + limitText(r.Hard) }
 
 func limitText(n uint64) string {
@@ -177,10 +174,9 @@ func limitText(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// Start runs a program. It returns before the program has started: a program
-// that cannot be started ends with Code 126 or 127 and a Message. When the
-// Process is closed, its client dies or the Mux ends, the agent kills the
-// program and everything it has started.
+// Start runs a program. It returns before the program has started: a program that cannot be started ends with Code
+// 126 or 127 and a Message. When the Process is closed, its client dies or the Mux ends, the agent kills the program
+// and everything it has started.
 func (c *Client) Start(e Exec) (*Process, error) {
 	h, err := e.header()
 	if err != nil {
@@ -198,7 +194,7 @@ func (c *Client) Start(e Exec) (*Process, error) {
 	return p, nil
 }
 
-// follow takes the agent's messages until one reports how the program ended.
+// follow receives the agent's messages until one reports how the program ended.
 func (p *Process) follow() {
 	defer close(p.done)
 	for {
@@ -231,9 +227,8 @@ func (p *Process) follow() {
 	}
 }
 
-// Wait waits until the program has ended. Its output may still be on the way:
-// read Stdout and Stderr to their ends, then Close. An error is a lost VM or a
-// refusal; a program that failed is a Status.
+// Wait waits until the program has ended. Its output may not have arrived yet: read Stdout and Stderr to their ends,
+// then Close. An error means a lost VM or a refusal; a failed program is a Status.
 func (p *Process) Wait() (Status, error) {
 	<-p.done
 	p.mu.Lock()
@@ -244,7 +239,7 @@ func (p *Process) Wait() (Status, error) {
 // Done is closed when Wait would return at once.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// PID of the program in the VM, 0 while it is not known.
+// PID returns the program's PID in the VM, 0 while it is not known.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -262,8 +257,8 @@ func (p *Process) Resize(rows, cols uint16) error {
 	return p.s.Send(channel.Fields{{Key: "size", Value: fmt.Sprintf("%d %d", rows, cols)}})
 }
 
-// Close lets go of the program. One that still runs is killed, with all that
-// it has started: SIGHUP and SIGTERM, then SIGKILL.
+// Close releases the program. If it still runs, it is killed with all processes that it has started: SIGHUP and
+// SIGTERM, then SIGKILL.
 func (p *Process) Close() error {
 	p.s.Close()
 	<-p.done

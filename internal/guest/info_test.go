@@ -8,7 +8,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// What the CPU names its hypervisor by has a word of ours where it is known, and is short.
+// TestHypervisor: known hypervisor names of the CPU are translated to nearmetal's words, and others are shortened.
 func TestHypervisor(t *testing.T) {
 	for said, want := range map[string]string{"KVMKVMKVM": "kvm", "TCGTCGTCGTCG": "tcg", "VMwareVMware": "vmware", "XenVMMXenVMM": "XenVMMXenVMM", "": ""} {
 		if i, err := parseInfo(channel.Fields{{Key: "agent", Value: "1"}, {Key: "hypervisor", Value: said}}); err != nil || i.Hypervisor != want {
@@ -20,7 +20,7 @@ func TestHypervisor(t *testing.T) {
 	}
 }
 
-// FuzzInfo has an agent say anything of itself: what is taken is bounded and can be shown.
+// FuzzInfo has an agent report arbitrary information: accepted values are bounded and printable.
 func FuzzInfo(f *testing.F) {
 	for _, h := range []channel.Fields{
 		{{Key: "agent", Value: "1"}, {Key: "kernel", Value: "6.1"}, {Key: "phase", Value: "init 100"},

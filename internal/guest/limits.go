@@ -2,9 +2,9 @@ package guest
 
 import "golang.org/x/sys/unix"
 
-// Limits returns this process's limits that users set and programs feel, as srun passes them on
-// (slurm.conf, PropagateResourceLimits). Locked memory is unlimited in a VM: it is the
-// VM's own, and RDMA needs it.
+// Limits returns the limits of this process that users set and that affect programs, as passed on by srun
+// (slurm.conf, PropagateResourceLimits). Locked memory is unlimited in a VM, because the memory is the VM's own, and
+// RDMA needs it.
 func Limits() []Rlimit {
 	list := []Rlimit{{Name: "memlock", Soft: Unlimited, Hard: Unlimited}}
 	for _, l := range []struct {
@@ -15,7 +15,7 @@ func Limits() []Rlimit {
 		if unix.Getrlimit(l.res, &r) != nil {
 			continue
 		}
-		if l.res == unix.RLIMIT_NOFILE { // a kernel's own bound, fs.nr_open, is 1 Mi unless raised
+		if l.res == unix.RLIMIT_NOFILE { // the kernel's own bound, fs.nr_open, is 1 Mi unless raised
 			r.Cur, r.Max = min(r.Cur, 1<<20), min(r.Max, 1<<20)
 		}
 		list = append(list, Rlimit{Name: l.name, Soft: r.Cur, Hard: r.Max})

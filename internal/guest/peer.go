@@ -9,10 +9,9 @@ import (
 	"nearmetal/internal/text"
 )
 
-// PeerPolicy decides what a VM may ask of another VM of its job: to run a launcher's daemon or rank
-// as the job's user, with the job's limits. Everything else is refused. The agent of a VM
-// says who asks, and root in that VM can replace its agent: what a header says of users and limits
-// is checked here, or not used.
+// PeerPolicy decides which requests of a VM to another VM of its job are permitted: to run a launcher's daemon or
+// rank as the job's user, with the job's limits. Everything else is rejected. The agent of a VM states who asks, and
+// root in that VM can replace its agent. Therefore users and limits in a header are checked here, or not used.
 //
 // Check is the Policy of a Switchboard. It may be called from any goroutine.
 type PeerPolicy struct {
@@ -21,11 +20,11 @@ type PeerPolicy struct {
 	limits   []string
 
 	mu   sync.Mutex
-	last map[string][]string // for each VM: the limits of the job's last command in it
+	last map[string][]string // by VM: the limits of the job's last command in it
 }
 
-// NewPeerPolicy returns the policy of a job whose user has these numbers. A VM in which a client of
-// the job ran a command asks with that command's limits, any other with limits.
+// NewPeerPolicy returns the policy of a job whose user has these IDs. Requests of a VM in which a client of the job
+// ran a command get that command's limits, those of any other VM get limits.
 func NewPeerPolicy(uid, gid uint32, groups []uint32, limits []Rlimit) *PeerPolicy {
 	p := &PeerPolicy{uid: uid, gid: gid, groups: map[uint32]bool{gid: true}, last: map[string][]string{}}
 	for _, g := range groups {
@@ -37,8 +36,8 @@ func NewPeerPolicy(uid, gid uint32, groups []uint32, limits []Rlimit) *PeerPolic
 	return p
 }
 
-// Check returns the header with which a stream goes to a VM, or why it may not go. From is the VM
-// that asks, "" for a client of the cluster's owner: a client does what the user may.
+// Check returns the header with which a stream is opened to a VM, or an error that rejects it. From is the VM that
+// asks, "" for a client of the cluster's owner: a client has the user's rights.
 func (p *PeerPolicy) Check(from, to, kind string, h channel.Fields) (channel.Fields, error) {
 	if from == "" {
 		if kind == "exec" && h.Get("uid") == strconv.FormatUint(uint64(p.uid), 10) {
@@ -107,7 +106,7 @@ func (p *PeerPolicy) stranger(what, id, to string) error {
 		what, text.CleanLines(id), to, p.uid)
 }
 
-// parseID reads the number of a user or group.
+// parseID parses the number of a user or group.
 func parseID(s string) (uint32, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	return uint32(n), err

@@ -15,7 +15,7 @@ import (
 	"nearmetal/internal/guest/channel"
 )
 
-// hostileVM is a VM whose agent somebody has replaced: what it sends is the caller's.
+// hostileVM returns a VM whose agent was replaced: the caller sends its messages.
 func hostileVM(t *testing.T, sb *channel.Switchboard, name string) *channel.Mux {
 	t.Helper()
 	a, b := net.Pipe()
@@ -31,7 +31,7 @@ func hostileVM(t *testing.T, sb *channel.Switchboard, name string) *channel.Mux 
 	return vm
 }
 
-// asks has the VM ask for a program in vm1, and returns what it writes or why it was refused.
+// asks has the VM request a program in vm1, and returns its output or the reason for the refusal.
 func asks(t *testing.T, vm *channel.Mux, kind string, h channel.Fields) (string, error) {
 	t.Helper()
 	s, err := vm.Open(kind, append(channel.Fields{{Key: "vm", Value: "vm1"}}, h...))
@@ -44,8 +44,8 @@ func asks(t *testing.T, vm *channel.Mux, kind string, h channel.Fields) (string,
 	return strings.TrimSpace(string(b)), err
 }
 
-// Root in a VM is not root in the job's other VMs: with an agent of its own it asks for a program as
-// root, as another user, in another group, with more than the job's limits, or for other things.
+// TestRootInOneVM: root in a VM is not root in the job's other VMs: with its own agent it requests a program as root,
+// as another user, in another group, with more than the job's limits, or something else.
 func TestRootInOneVM(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("the agent of a VM is root; here it is not, and can take on no user")
@@ -94,12 +94,12 @@ func TestRootInOneVM(t *testing.T) {
 			t.Errorf("%s: more than one line: %v", name, err)
 		}
 	}
-	// The job's user gets what a launcher needs, with the job's limits.
+	// The job's user can run a launcher's daemon, with the job's limits.
 	out, err := asks(t, evil, "exec", ask(append(user, "group=65533")...))
 	if want := "65534\n65534 65533\n100\n200"; out != want || err != nil {
 		t.Errorf("as the job's user: %q, %v; want %q", out, err, want)
 	}
-	// The limits are those of the job's own last command in the VM that asks.
+	// The limits are those of the job's last command in the requesting VM.
 	vm0 := startAgent(t, "vm0", AgentOptions{})
 	sb.AddVM("vm0", vm0.Mux())
 	near, far := net.Pipe()
@@ -118,14 +118,14 @@ func TestRootInOneVM(t *testing.T) {
 	run(t, client.VM("vm0"), e, "")
 	root := me("true")
 	root.Rlimits = []Rlimit{{Name: "nofile", Soft: 500, Hard: 600}}
-	run(t, client.VM("vm0"), root, "") // an administrator's are not the job's
+	run(t, client.VM("vm0"), root, "") // an administrator's limits are not the job's
 	if out, err = asks(t, evil, "exec", ask(user...)); out != "65534\n65534\n50\n60" || err != nil {
 		t.Errorf("after a command: %q, %v", out, err)
 	}
 }
 
-// A launcher in a VM, as a user without privileges: its remote shell starts a daemon in another VM, in
-// the user's name and groups, and root's does not.
+// TestLauncherInVM: the remote shell of a launcher in a VM, run by a user without privileges, starts a daemon in
+// another VM with the user's name and groups; root's is rejected.
 func TestLauncherInVM(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("the agent of a VM is root; here it is not, and can take on no user")
@@ -161,7 +161,7 @@ func TestLauncherInVM(t *testing.T) {
 	}
 }
 
-// Limits are those that a shell of this process has.
+// TestLimits: Limits returns the limits of a shell of this process.
 func TestLimits(t *testing.T) {
 	text, err := exec.Command("/bin/sh", "-c", "ulimit -Sn").Output()
 	if err != nil {
@@ -175,7 +175,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzPeerPolicy has a VM ask for anything: what goes on is a program as the job's user, in the user's groups.
+// FuzzPeerPolicy has a VM request anything: accepted requests run a program as the job's user, in the user's groups.
 func FuzzPeerPolicy(f *testing.F) {
 	for _, h := range []channel.Fields{
 		{{Key: "vm", Value: "vm1"}, {Key: "arg", Value: "true"}, {Key: "uid", Value: "1000"}, {Key: "gid", Value: "100"}, {Key: "group", Value: "7"}},

@@ -14,9 +14,9 @@ import (
 	"nearmetal/internal/text"
 )
 
-// DialTCP opens a TCP connection from inside a VM ("" for the client's own) to
-// an IPv4 or IPv6 address and port, "127.0.0.1:80", as seen in the VM. Where the VM's kernel says why there is none, the error
-// is its errno, as errors.Is(err, unix.ECONNREFUSED).
+// DialTCP opens a TCP connection from inside a VM ("" for the client's own) to an IPv4 or IPv6 address and port,
+// "127.0.0.1:80", as seen in the VM. If the VM's kernel refuses the connection, the error wraps its errno, as in
+// errors.Is(err, unix.ECONNREFUSED).
 func (c *Client) DialTCP(ctx context.Context, vm, addr string) (net.Conn, error) {
 	s, f, err := c.ask(ctx, "tcp", vm, channel.Fields{{Key: "addr", Value: addr}})
 	if err != nil {
@@ -32,8 +32,8 @@ type Listener struct {
 	done chan struct{}
 }
 
-// ListenTCP listens on an address inside a VM ("127.0.0.1:0" for any free
-// port) and calls serve in a goroutine with each connection made to it.
+// ListenTCP listens on an address inside a VM ("127.0.0.1:0" for any free port) and calls serve in a goroutine for
+// each accepted connection.
 func (c *Client) ListenTCP(ctx context.Context, vm, addr string, serve func(net.Conn)) (*Listener, error) {
 	s, f, err := c.ask(ctx, "listen", vm, channel.Fields{{Key: "addr", Value: addr}})
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *Client) ListenTCP(ctx context.Context, vm, addr string, serve func(net.
 			if err != nil {
 				return
 			}
-			// The next connection may be long in coming; the listener's end ends it.
+			// The next connection may take long; the end of the listener ends the wait.
 			ctx, cancel := context.WithCancel(context.Background())
 			go func() {
 				select {
@@ -73,7 +73,7 @@ func (c *Client) ListenTCP(ctx context.Context, vm, addr string, serve func(net.
 	return l, nil
 }
 
-// Close ends the listener; connections that were made stay.
+// Close ends the listener; accepted connections stay open.
 func (l *Listener) Close() error {
 	l.s.Close()
 	<-l.done
@@ -104,7 +104,7 @@ func (c *Client) ask(ctx context.Context, kind, vm string, h channel.Fields) (*c
 // maxErrno is the highest errno of Linux (MAX_ERRNO).
 const maxErrno = 4095
 
-// guestError is an error that an agent reports, with the errno behind it; 0: there is none.
+// guestError is an error that an agent reports, with its errno; 0: none.
 type guestError struct {
 	text  string
 	errno syscall.Errno
@@ -136,7 +136,7 @@ func (c *streamConn) LocalAddr() net.Addr  { return c.local }
 func (c *streamConn) RemoteAddr() net.Addr { return c.peer }
 func (c *streamConn) Close() error         { return c.s.Close() }
 
-// CloseWrite sends the end of the connection's one direction.
+// CloseWrite ends this side's direction of the connection.
 func (c *streamConn) CloseWrite() error { return c.s.CloseWrite(channel.LaneData) }
 
 func (c *streamConn) Read(p []byte) (int, error) {
@@ -158,8 +158,8 @@ func (c *streamConn) deadline(dir int, err error) error {
 	return err
 }
 
-// A deadline that passes ends the connection: a stream cannot be continued
-// after a read was given up in the middle.
+// set sets a deadline. One that passes ends the connection, because a stream cannot be continued after an interrupted
+// read.
 func (c *streamConn) set(dir int, t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,24 +17,23 @@ import (
 	"nearmetal/internal/text"
 )
 
-// A tree travels as records. A record is the length of its fields (4 bytes,
-// little endian, at most maxRecord), the fields, and for a file `size` bytes.
-// Fields: type (dir, file, link, end), path (relative to the copy's root, "."
-// for the root itself), mode (octal permission bits), mtime (ns since 1970),
-// size, target. A directory comes before what is in it. `end` is the last one.
+// A tree is sent as records. A record is the length of its fields (4 bytes, little endian, at most maxRecord), the
+// fields, and for a file `size` bytes. Fields: type (dir, file, link, end), path (relative to the copy's root, "."
+// for the root itself), mode (octal permission bits), mtime (ns since 1970), size, target. A directory precedes its
+// contents. `end` is the last record.
 
 const (
 	maxRecord = 16 << 10
 	maxDepth  = 128
 )
 
-// localError is an error of this side's files, as against the stream's.
+// localError is an error of this side's files, as opposed to the stream's.
 type localError struct{ err error }
 
 func (e *localError) Error() string {
 	var path *os.PathError
 	if errors.As(e.err, &path) {
-		return path.Path + ": " + path.Err.Error() // without our system call
+		return path.Path + ": " + path.Err.Error() // without the name of the system call
 	}
 	return e.err.Error()
 }
@@ -129,7 +128,7 @@ func sendEntry(w io.Writer, p, rel string) error {
 	return nil
 }
 
-// countReader counts what was read and keeps the reader's own error.
+// countReader counts the bytes read and keeps the reader's own error.
 type countReader struct {
 	r   io.Reader
 	n   int64
@@ -145,7 +144,7 @@ func (c *countReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unixMode is the permission bits of m. The set-ID bits do not travel.
+// unixMode returns the permission bits of m. The set-ID bits are not copied.
 func unixMode(m os.FileMode) uint32 {
 	n := uint32(m.Perm())
 	if m&os.ModeSticky != 0 {
@@ -154,11 +153,11 @@ func unixMode(m os.FileMode) uint32 {
 	return n
 }
 
-// record is one checked record of the other side.
+// record is one checked record from the other side.
 type record struct {
 	kind   string
 	path   []string // components; none for the root itself
-	name   string   // path as it came, for errors
+	name   string   // path as received, for errors
 	mode   uint32
 	mtime  int64
 	size   int64
@@ -234,8 +233,8 @@ func parseRecord(f channel.Fields) (record, error) {
 	return k, nil
 }
 
-// splitPath splits a relative path from the other side: no empty, "." or ".."
-// component, so that it leads nowhere but below the root. "." alone is the root.
+// splitPath splits a relative path from the other side. It rejects empty, "." and ".." components, so that the path
+// stays below the root. "." by itself is the root.
 func splitPath(p string) ([]string, error) {
 	if p == "." {
 		return nil, nil
@@ -255,13 +254,13 @@ func splitPath(p string) ([]string, error) {
 // maxRecords bounds how many records a VM may send for one copy; a variable for tests.
 var maxRecords = 10 << 20
 
-// receiver makes what records say. Of all that came it keeps only the directories that lead to
-// where it is: a directory is finished when a record leaves it.
+// receiver creates the files of records. It keeps only the open directories on the current path: a directory is
+// finished when a record leaves it.
 type receiver struct {
-	open []openDir // the first is where the copy is made; each other is in the one before it
+	open []openDir // the first is the copy's parent; each other is in the one before it
 }
 
-// openDir is a directory in which entries may still come.
+// openDir is a directory in which entries may still be created.
 type openDir struct {
 	fd    int
 	name  string
@@ -269,8 +268,8 @@ type openDir struct {
 	mtime int64
 }
 
-// receiveTree reads records and makes them at root, whose directory exists.
-// No symbolic link is followed below that directory.
+// receiveTree reads records and creates their files at root, whose directory exists. No symbolic link is followed
+// below that directory.
 func receiveTree(r io.Reader, root string) error {
 	root = filepath.Clean(root)
 	name := filepath.Base(root)
@@ -310,10 +309,10 @@ func receiveTree(r io.Reader, root string) error {
 	}
 }
 
-// enter finishes the directories that a record is not in. It refuses a record whose directory has not
-// come before it.
+// enter finishes the directories that do not contain a record. It rejects a record whose directory has not been sent
+// before.
 func (v *receiver) enter(k *record, base string) error {
-	n := len(k.path) // directories that stay open: the first, and those of the path without its last
+	n := len(k.path) // directories that stay open: the first, and those of the path without its last component
 	known := n <= len(v.open)
 	for i := 1; known && i < n; i++ {
 		known = v.open[i].name == k.path[i-1]
@@ -349,13 +348,13 @@ func (v *receiver) close() {
 	}
 }
 
-// receive makes what a record says in the last of the open directories.
+// receive creates the file of a record in the last open directory.
 func (v *receiver) receive(r io.Reader, k *record) error {
 	dir := v.open[len(v.open)-1].fd
 	name := k.path[len(k.path)-1]
 	switch k.kind {
 	case "dir":
-		// Writable for us until its content is there.
+		// Writable until its contents are complete.
 		if err := unix.Mkdirat(dir, name, 0o700); err != nil && err != unix.EEXIST {
 			return &os.PathError{Op: "mkdir", Err: err}
 		}

@@ -32,7 +32,7 @@ type lab struct {
 	img  *image.Image
 }
 
-// needs skips a test outside of CI, and fails it there, when what it needs is not on the machine.
+// needs skips a test outside of CI, and fails it in CI, if a requirement is missing on the machine.
 func needs(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
@@ -63,7 +63,7 @@ var initProgram = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(prog)
 })
 
-// newLab is of VMs whose kernel has more modules than every one has.
+// newLab returns a lab of VMs whose kernel has additional modules.
 func newLab(t *testing.T, modules ...string) *lab {
 	t.Helper()
 	if testing.Short() {
@@ -199,7 +199,7 @@ func TestVM(t *testing.T) {
 		{"root", "stat -f -c %T /; readlink -f /bin/sh", "overlayfs\n/usr/bin/dash\n"},
 		{"hosts", "grep -c . /etc/hosts >/dev/null; getent ahostsv4 vm0.cluster | head -1; getent ahostsv4 nearmetal-host | head -1",
 			"10.77.0.1       STREAM vm0\n10.0.2.2        STREAM nearmetal-host\n"},
-		// The kernel notes a link's state up to a second after it is up (linkwatch).
+		// The kernel updates a link's state up to a second after it is up (linkwatch).
 		{"network", "i=0; until [ $(cat /sys/class/net/eth0/operstate) = up ] || [ $((i+=1)) -gt 100 ]; do sleep 0.1; done; ip -br -4 addr | tr -s ' '; cat /sys/class/net/eth0/mtu; ip route",
 			"lo UNKNOWN 127.0.0.1/8 \neth0 UP 10.0.2.15/24 \n9000\ndefault via 10.0.2.2 dev eth0 \n10.0.2.0/24 dev eth0 proto kernel scope link src 10.0.2.15 \n"},
 		{"shares", "cat '" + share + "/from host' '/mnt/new place/from host'; echo back >'" + share + "/from vm' && touch '/mnt/new place/x' 2>&1",
@@ -240,7 +240,7 @@ func TestVM(t *testing.T) {
 		}
 	})
 	t.Run("daemon dies with its client", func(t *testing.T) {
-		// One that left the session, whose parent is gone: only its cgroup knows it.
+		// A process that left the session, and whose parent has ended: only its cgroup identifies it.
 		p, err := vm.Start(shell("setsid setsid sh -c 'trap \"\" HUP TERM; echo $$; sleep 1000' & sleep 1000"))
 		if err != nil {
 			t.Fatal(err)
@@ -313,10 +313,11 @@ func TestVMThatCannotBoot(t *testing.T) {
 	}
 }
 
-// A device that cannot have the MTU of the cluster file keeps the VM from booting, and the reason has the driver's word.
+// TestDeviceRefusesMTU: a device that does not support the cluster file's MTU prevents the VM from booting, and the
+// reason has the driver's error.
 func TestDeviceRefusesMTU(t *testing.T) {
 	l := newLab(t, "e1000")
-	// The driver of QEMU's e1000 takes no more than 16110.
+	// The driver of QEMU's e1000 supports at most 16110.
 	e1000 := filepath.Join(t.TempDir(), "qemu")
 	if err := os.WriteFile(e1000, []byte("#!/bin/sh\nexec "+l.caps.Path+" \"$@\" -device e1000\n"), 0o755); err != nil {
 		t.Fatal(err)

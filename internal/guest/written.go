@@ -11,13 +11,13 @@ import (
 	"nearmetal/internal/guest/channel"
 )
 
-// writtenMax bounds what a VM may say of its files, in bytes: 1,000 paths of 4 KiB.
+// writtenMax bounds a VM's report on its files, in bytes: 1,000 paths of 4 KiB.
 const writtenMax = 4 << 20
 
-// Written returns the files that were written in a VM ("": the client's own) and are in none of its
-// shares, in no order, at most about 1,000; more says that there are others. With a since, only
-// those changed in that time up to now; 0: all. What is under /tmp, /var/tmp, /var/log, /var/cache and /run,
-// and in folders called .cache, is left out. The names are the VM's word: they may hold any character but NUL.
+// Written returns the files that were written in a VM ("": the client's own) outside its shares, unordered, at most
+// about 1,000; more reports that others exist. With a since, only those changed within that time; 0: all. Files under
+// /tmp, /var/tmp, /var/log, /var/cache and /run, and in directories called .cache, are omitted. The VM supplies the
+// names: they may contain any character but NUL.
 func (c *Client) Written(ctx context.Context, vm string, since time.Duration) (files []string, more bool, err error) {
 	var h channel.Fields
 	if since > 0 {

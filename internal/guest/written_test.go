@@ -46,7 +46,7 @@ func TestWritten(t *testing.T) {
 		t.Errorf("%q, %v, %v\nwant %q", files, more, err, want)
 	}
 
-	// Those of the last hour are all, those of the last ms none.
+	// All files are from the last hour, none from the last ms.
 	if files, _, err := a.Written(ctx, "", time.Hour); err != nil || len(files) != len(want) {
 		t.Errorf("%q, %v", files, err)
 	}
@@ -64,7 +64,7 @@ func TestWritten(t *testing.T) {
 		t.Errorf("%q, %v", files, err)
 	}
 
-	// The status of a program says that it wrote none, and not so where it did.
+	// A program's status reports that it wrote no file, but not if it did.
 	status := func(program string) Status {
 		t.Helper()
 		p, err := a.Start(Exec{Args: []string{"/bin/sh", "-c", program}, NoStdin: true, AskWritten: true})
@@ -96,7 +96,7 @@ func TestWritten(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 
-	// Many files and a deep tree are bounded.
+	// The report is bounded for many files and a deep tree.
 	deep := strings.Repeat("d/", 200)
 	put("deep/" + deep + "x")
 	for i := range 2100 {

@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// Accel is how a VM's instructions run.
+// Accel is the way in which a VM's instructions run.
 type Accel string
 
 const (
 	KVM Accel = "kvm" // hardware virtualization
-	TCG Accel = "tcg" // QEMU's emulation: works everywhere, timings mean nothing
+	TCG Accel = "tcg" // QEMU's emulation: works everywhere, timings are meaningless
 )
 
 // probeTimeout bounds the run of the KVM probe's few instructions.
 const probeTimeout = 2 * time.Second
 
-// DetectAccel returns the accelerator for want, which is "auto" (or empty), "kvm" or "tcg".
-// reason is one line for the user, and is empty where there is nothing to say (KVM works, or TCG was asked for).
-// It fails when KVM is asked for and does not work, saying why.
+// DetectAccel returns the accelerator for want, which is "auto" (or empty), "kvm" or "tcg". reason is one line for
+// the user; it is empty if KVM works or TCG was requested. DetectAccel fails, with the cause, if KVM is requested and
+// does not work.
 func DetectAccel(want string) (accel Accel, reason string, err error) {
 	return Host{}.DetectAccel(want)
 }
 
-// DetectAccel is the function of that name, below h.Root.
+// DetectAccel is the function DetectAccel, below h.Root.
 func (h Host) DetectAccel(want string) (accel Accel, reason string, err error) {
 	switch want {
 	case "tcg":
@@ -44,8 +44,8 @@ func (h Host) DetectAccel(want string) (accel Accel, reason string, err error) {
 	return TCG, why.Error() + ": using TCG (emulation): timings are not meaningful", nil
 }
 
-// kvmBroken says why KVM cannot run a VM here, or returns nil. /dev/kvm alone proves
-// nothing: it exists on machines where only paravirtual guests run.
+// kvmBroken returns the reason why KVM cannot run a VM here, or nil. The existence of /dev/kvm proves nothing: it
+// exists on machines on which only paravirtual guests run.
 func (h Host) kvmBroken() error {
 	if ok, err := h.hardwareVirt(); err != nil {
 		return err
@@ -70,8 +70,8 @@ func (h Host) kvmBroken() error {
 	return nil
 }
 
-// inTime returns what f returns, or an error if that takes longer than limit. Then f goes on by itself: a call of the kernel
-// that does not return cannot be ended.
+// inTime returns f's result, or an error if f takes longer than limit. f then continues in the background, because a
+// kernel call that does not return cannot be ended.
 func inTime(limit time.Duration, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -85,7 +85,7 @@ func inTime(limit time.Duration, f func() error) error {
 	}
 }
 
-// hardwareVirt says whether the CPU shows VT-x or AMD-V.
+// hardwareVirt reports whether the CPU has VT-x or AMD-V.
 func (h Host) hardwareVirt() (bool, error) {
 	flags, err := h.cpuFlags()
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// cgroupDirs are the directories of this process's cgroup for a controller, from its own up to the
-// topmost one that is mounted; v2 says that they are of the unified hierarchy. Nothing is there for a controller in use by neither.
+// cgroupDirs returns the directories of this process's cgroup for a controller, from its own up to the topmost one
+// that is mounted; v2 reports that they are of the unified hierarchy. There are none if neither hierarchy uses the
+// controller.
 func (h Host) cgroupDirs(controller string) (dirs []string, v2 bool) {
 	// /proc/self/cgroup: "4:memory:/a/b" for v1, "0::/a/b" for v2.
 	var v1Path, v2Path string
@@ -46,8 +47,8 @@ func (h Host) cgroupDirs(controller string) (dirs []string, v2 bool) {
 	return dirs, v2
 }
 
-// walkUp lists the directories from a cgroup's own up to its mount point. In a container the mount
-// shows only a part (root) of the hierarchy, and the path may lie outside of it: then the mount point is all there is.
+// walkUp lists the directories from a cgroup's own up to its mount point. In a container the mount contains only a
+// part (root) of the hierarchy, and the path may be outside of it: then only the mount point exists.
 func walkUp(mount, root, path string) []string {
 	rel, err := filepath.Rel(root, path)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
@@ -60,7 +61,7 @@ func walkUp(mount, root, path string) []string {
 	return append(dirs, mount)
 }
 
-// eachLine calls f with each line of a file; a file that cannot be read has none.
+// eachLine calls f with each line of a file; an unreadable file has no lines.
 func (h Host) eachLine(path string, f func(line string)) {
 	file, err := os.Open(h.path(path))
 	if err != nil {
@@ -75,5 +76,5 @@ func (h Host) eachLine(path string, f func(line string)) {
 }
 
 // CgroupDirs returns the directories of this process's cgroup for a controller ("memory"), from its own up to the
-// topmost one that is mounted, and whether they are of version 2. There are none where nobody uses the controller.
+// topmost one that is mounted, and whether they are of version 2. There are none if no hierarchy uses the controller.
 func (h Host) CgroupDirs(controller string) (dirs []string, v2 bool) { return h.cgroupDirs(controller) }

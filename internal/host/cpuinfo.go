@@ -8,18 +8,19 @@ import (
 	"strings"
 )
 
-// SlowStrings reports whether the C library's memcpy is slow on this machine's CPU where it takes `rep movsb`, as it does if
-// the CPU says that it has fast string instructions (erms): on AMD's Zen 3 and Zen 4, family 25 (glibc bug 30994). Between two
-// cores 8 KiB in a row had 8 to 24 GB/s with it and 22 to 25 without: medians of five batches each (UCX, docs/ucx.md).
+// SlowStrings reports whether the C library's memcpy is slow on this machine's CPU if it uses `rep movsb`, which it
+// does if the CPU reports fast string instructions (erms): on AMD's Zen 3 and Zen 4, family 25 (glibc bug 30994).
+// Between two cores, back-to-back copies of 8 KiB reached 8 to 24 GB/s with it and 22 to 25 without: medians of five
+// batches each (UCX, docs/ucx.md).
 func SlowStrings() bool { return Host{}.SlowStrings() }
 
-// SlowStrings is the function of that name, below h.Root.
+// SlowStrings is the function SlowStrings, below h.Root.
 func (h Host) SlowStrings() bool {
 	cpu, err := h.cpuFields("vendor_id", "cpu family", "flags")
 	return err == nil && cpu["vendor_id"] == "AuthenticAMD" && cpu["cpu family"] == "25" && slices.Contains(strings.Fields(cpu["flags"]), "erms")
 }
 
-// cpuFlags are the first CPU's flags in /proc/cpuinfo.
+// cpuFlags returns the first CPU's flags in /proc/cpuinfo.
 func (h Host) cpuFlags() (map[string]bool, error) {
 	cpu, err := h.cpuFields("flags")
 	if err != nil {
@@ -32,7 +33,7 @@ func (h Host) cpuFlags() (map[string]bool, error) {
 	return set, nil
 }
 
-// cpuFields are the first CPU's fields of these names in /proc/cpuinfo, as far as it has them.
+// cpuFields returns the first CPU's fields with these names in /proc/cpuinfo, if present.
 func (h Host) cpuFields(names ...string) (map[string]string, error) {
 	f, err := os.Open(h.path("/proc/cpuinfo"))
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 // maxCPU bounds CPU numbers read from files (the kernel's own limit is 8192).
 const maxCPU = 65535
 
-// UsableCPUs are the CPUs that this process may use, ascending: online, in its affinity (which
-// lies within its cgroup's set, for the kernel sees to that).
+// UsableCPUs returns the CPUs that this process may use, ascending: online and in its affinity (which the kernel
+// keeps within its cgroup's set).
 func UsableCPUs() ([]int, error) { return Host{}.UsableCPUs() }
 
-// UsableCPUs is the function of that name, below h.Root.
+// UsableCPUs is the function UsableCPUs, below h.Root.
 func (h Host) UsableCPUs() ([]int, error) {
 	allowed := ""
 	h.eachLine("/proc/self/status", func(line string) {
@@ -33,7 +33,7 @@ func (h Host) UsableCPUs() ([]int, error) {
 	for _, f := range h.cpuSets() {
 		b, err := os.ReadFile(h.path(f))
 		if err != nil || strings.TrimSpace(string(b)) == "" {
-			continue // older kernels, captured trees: the affinity stands
+			continue // older kernels, captured trees: the affinity applies
 		}
 		set, err := parseCPUList(strings.TrimSpace(string(b)))
 		if err != nil {
@@ -47,7 +47,7 @@ func (h Host) UsableCPUs() ([]int, error) {
 	return cpus, nil
 }
 
-// cpuSets are the files that bound the affinity.
+// cpuSets returns the files that bound the affinity.
 func (h Host) cpuSets() []string {
 	files := []string{"/sys/devices/system/cpu/online"}
 	if dirs, v2 := h.cgroupDirs("cpuset"); len(dirs) > 0 {
@@ -60,7 +60,7 @@ func (h Host) cpuSets() []string {
 	return files
 }
 
-// parseCPUList reads the kernel's list format, "0-3,8,10-11", ascending.
+// parseCPUList parses the kernel's list format, "0-3,8,10-11", ascending.
 func parseCPUList(s string) ([]int, error) {
 	var cpus []int
 	last := -1

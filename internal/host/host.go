@@ -1,16 +1,16 @@
-// Package host reads what a machine has for VMs: hardware virtualization,
-// memory, CPUs, the rate of its time-stamp counter. It changes nothing.
+// Package host reads the properties of a machine that matter to VMs: hardware virtualization, memory, CPUs, the rate
+// of its time-stamp counter. It changes nothing.
 package host
 
 import "path/filepath"
 
-// Host is the machine whose facts are read below Root; the zero value is this machine.
-// Tests set Root to a captured tree.
+// Host is the machine whose properties are read below Root; the zero value is this machine. Tests set Root to a
+// captured tree.
 type Host struct {
 	Root string // a directory; empty: /
 }
 
-// path returns the place of an absolute path below the root.
+// path returns an absolute path below the root.
 func (h Host) path(p string) string {
 	if h.Root == "" {
 		return p

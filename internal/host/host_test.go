@@ -31,7 +31,7 @@ func TestDetectAccel(t *testing.T) {
 	)
 	novirt := tree(t, map[string]string{"proc/cpuinfo": plain, "dev/kvm": ""})
 	nodev := tree(t, map[string]string{"proc/cpuinfo": virt})
-	fake := tree(t, map[string]string{"proc/cpuinfo": virt, "dev/kvm": ""}) // opens, and is no KVM
+	fake := tree(t, map[string]string{"proc/cpuinfo": virt, "dev/kvm": ""}) // can be opened, and is not KVM
 	tests := []struct {
 		name   string
 		h      Host
@@ -85,7 +85,7 @@ func TestSlowStrings(t *testing.T) {
 	}
 }
 
-// TestProbeKVM runs the real probe where the CPU has hardware virtualization: elsewhere /dev/kvm is not opened.
+// TestProbeKVM runs the real probe if the CPU has hardware virtualization: otherwise /dev/kvm is not opened.
 func TestProbeKVM(t *testing.T) {
 	if virt, err := (Host{}).hardwareVirt(); err != nil || !virt {
 		t.Skip("no vmx or svm: nothing to probe")
@@ -102,7 +102,7 @@ func TestProbeKVM(t *testing.T) {
 	}
 }
 
-// A probe that does not come back is given up.
+// TestInTime: inTime does not wait for a probe that does not return.
 func TestInTime(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)

@@ -43,8 +43,8 @@ const (
 	pagePW, pageLarge = 1<<0 | 1<<1, 1 << 7
 )
 
-// The probe's guest: 64-bit code at CPL 0 that reloads CR3, writes a byte to a port and halts.
-// Long mode with paging is what a real kernel needs, and what crippled KVMs fail at.
+// probeCode is the probe's guest: 64-bit code at CPL 0 that reloads CR3, writes a byte to a port and halts. A real
+// kernel needs long mode with paging, and incomplete KVMs fail at it.
 var probeCode = []byte{
 	0x0f, 0x20, 0xd8, // mov rax, cr3
 	0x0f, 0x22, 0xd8, // mov cr3, rax
@@ -99,7 +99,8 @@ func ioctl(fd int, req, arg uintptr) (int, error) {
 	}
 }
 
-// probeKVM runs a few guest instructions on an open /dev/kvm and fails if they do not do what they should within limit.
+// probeKVM runs a few guest instructions on an open /dev/kvm and fails if they do not have the expected effect within
+// limit.
 func probeKVM(dev *os.File, limit time.Duration) error {
 	kvm := int(dev.Fd())
 	if v, err := ioctl(kvm, kvmGetAPIVersion, 0); err != nil {
@@ -112,7 +113,7 @@ func probeKVM(dev *os.File, limit time.Duration) error {
 		return fmt.Errorf("KVM_CREATE_VM: %w", err)
 	}
 	defer unix.Close(vm)
-	// Intel CPUs without "unrestricted guest" need it; AMD ignores it.
+	// Required by Intel CPUs without "unrestricted guest"; AMD ignores it.
 	if _, err := ioctl(vm, kvmSetTSSAddr, tssAddr); err != nil {
 		return fmt.Errorf("KVM_SET_TSS_ADDR: %w", err)
 	}
@@ -176,7 +177,7 @@ func setRegisters(vcpu int) error {
 	return nil
 }
 
-// runProbe runs the vCPU to its hlt. A guest that never leaves is kicked out by a signal to its thread.
+// runProbe runs the vCPU to its hlt. A signal to its thread interrupts a guest that does not exit.
 func runProbe(vcpu int, run []byte, limit time.Duration) error {
 	done := make(chan error, 1)
 	tid := make(chan int, 1)
@@ -197,7 +198,7 @@ func runProbe(vcpu int, run []byte, limit time.Duration) error {
 		case <-timer.C:
 			late.Store(true)
 			run[kvmRunImmediate] = 1
-			// SIGURG: the Go runtime handles it and nothing else happens; KVM_RUN returns EINTR.
+			// SIGURG has no other effect, because the Go runtime handles it; KVM_RUN returns EINTR.
 			unix.Tgkill(unix.Getpid(), thread, unix.SIGURG)
 			timer.Reset(time.Millisecond)
 		}

@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// AvailableMemory is what new processes can take without swapping, in bytes: MemAvailable, or less where a cgroup's limit says so.
+// AvailableMemory returns the memory that new processes can use without swapping, in bytes: MemAvailable, or less if
+// a cgroup's limit is lower.
 func AvailableMemory() (uint64, error) { return Host{}.AvailableMemory() }
 
-// AvailableMemory is the function of that name, below h.Root.
+// AvailableMemory is the function AvailableMemory, below h.Root.
 func (h Host) AvailableMemory() (uint64, error) {
 	avail, found := uint64(0), false
 	h.eachLine("/proc/meminfo", func(line string) {
@@ -33,8 +34,8 @@ func (h Host) AvailableMemory() (uint64, error) {
 	return avail, nil
 }
 
-// cgroupFree is what a cgroup's limit leaves: limit minus use, where page cache that
-// can be dropped does not count as use. ok is false without a limit.
+// cgroupFree returns the rest of a cgroup's limit: limit minus use, where page cache that can be dropped does not
+// count as use. ok is false without a limit.
 func (h Host) cgroupFree(dir string, v2 bool) (free uint64, ok bool) {
 	limits, usage, cache := []string{"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file"
 	if v2 {
@@ -60,7 +61,7 @@ func (h Host) cgroupFree(dir string, v2 bool) (free uint64, ok bool) {
 	return limit - min(limit, used), true
 }
 
-// readUint reads a file with one number; "max" and anything else is none.
+// readUint reads a file with one number; ok is false for "max" and any other text.
 func (h Host) readUint(path string) (uint64, bool) {
 	b, err := os.ReadFile(h.path(path))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TSCKHz measures the rate of this machine's time-stamp counter in kHz: there is none here.
+// TSCKHz measures the rate of this machine's time-stamp counter in kHz. This architecture has none.
 func TSCKHz() (khz int, ok bool) { return 0, false }
 
 func probeKVM(dev *os.File, limit time.Duration) error {

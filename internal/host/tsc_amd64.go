@@ -14,7 +14,7 @@ func rdtsc() uint64
 
 const (
 	tscInterval  = 15 * time.Millisecond // 100 ns of error at each end make 13 ppm
-	tscTolerance = 50e-6                 // two intervals must agree this well
+	tscTolerance = 50e-6                 // maximum difference of two intervals
 	tscTries     = 3
 )
 
@@ -24,9 +24,9 @@ var tsc struct {
 	ok   bool
 }
 
-// TSCKHz measures the rate of this machine's time-stamp counter in kHz, once; the first call takes some 30 ms.
-// ok is false where the counter does not run at a constant rate, or the measurements did not agree to 50 ppm:
-// a wrong rate would skew a VM's clock, so better none.
+// TSCKHz measures the rate of this machine's time-stamp counter in kHz, once; the first call lasts some 30 ms. ok is
+// false if the counter does not run at a constant rate, or if the measurements did not agree to 50 ppm, because a
+// wrong rate would skew a VM's clock.
 func TSCKHz() (khz int, ok bool) {
 	tsc.once.Do(func() { tsc.khz, tsc.ok = Host{}.measureTSC() })
 	return tsc.khz, tsc.ok
@@ -53,8 +53,8 @@ func (h Host) measureTSC() (int, bool) {
 	return 0, false
 }
 
-// clockAndTSC reads CLOCK_MONOTONIC_RAW (ns; no NTP slewing in it) and the counter at the
-// same moment: the tightest of some readings, the clock between two counters.
+// clockAndTSC reads CLOCK_MONOTONIC_RAW (ns; no NTP slewing in it) and the counter at the same moment: the tightest
+// of several readings, the clock between two counters.
 func clockAndTSC() (ns int64, count uint64) {
 	best := uint64(math.MaxUint64)
 	for i := 0; i < 16; i++ {

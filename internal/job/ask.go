@@ -9,11 +9,12 @@ import (
 	"nearmetal/internal/session"
 )
 
-// answerMax bounds what a VM may answer to Ask, in bytes.
+// answerMax bounds a VM's answer to Ask, in bytes.
 const answerMax = 64 << 10
 
-// Ask runs a shell's command line as the caller in each VM of a running cluster, side by side, and returns what it printed,
-// by VM. A VM where it did not end with status 0, or answered too much, is left out. The answers are the VMs' word.
+// Ask runs a shell's command line as the caller in each VM of a running cluster concurrently, and returns its output
+// by VM. A VM in which it did not end with status 0, or whose output was too long, is omitted. The VMs supply the
+// answers, which are not trusted.
 func Ask(ctx context.Context, name, script string) (map[string][]byte, error) {
 	c, err := client.Connect(ctx, name)
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"nearmetal/internal/traffic"
 )
 
-// carriedTime bounds how long VMs may take to say what their interfaces carried.
+// carriedTime bounds the time in which VMs report their interfaces' counters.
 const carriedTime = 10 * time.Second
 
-// Uncounted says whether no rank of a cluster can count its messages: it has several VMs, and none has the provider. The
-// provider is not put there for the count alone: messages would go another way than without it.
+// Uncounted reports whether no rank of a cluster can count its messages: the cluster has several VMs, and none has
+// the provider. The provider is not installed only to count, because it would change the messages' route.
 func Uncounted(r *state.Record) bool { return len(r.VMs) > 1 && r.Fabric == "" && r.Promised == 0 }
 
-// Interfaces returns what the interfaces of each VM of a cluster have carried since its boot, by the VMs' names. A VM that
-// does not answer is not there.
+// Interfaces returns the bytes that the interfaces of each VM of a cluster have carried since its boot, by the VMs'
+// names. A VM that does not answer is omitted.
 func Interfaces(name string) map[string][]load.Interface {
 	ctx, cancel := context.WithTimeout(context.Background(), carriedTime)
 	defer cancel()
@@ -34,8 +34,8 @@ func Interfaces(name string) map[string][]load.Interface {
 	return list
 }
 
-// Carried returns what the interfaces of VMs carried between two readings, in the order of the VMs. What is not in both is
-// left out, and so is a counter that went back: its device was taken away and came again.
+// Carried returns the bytes that interfaces of VMs carried between two readings, in the order of the VMs. Interfaces
+// missing in a reading are omitted, as are counters that decreased, because their device was removed and added again.
 func Carried(vms []state.VMRecord, before, after map[string][]load.Interface) []traffic.Carried {
 	list := []traffic.Carried{}
 	for _, v := range vms {

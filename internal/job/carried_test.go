@@ -8,8 +8,8 @@ import (
 	"nearmetal/internal/load"
 )
 
-// What was there before the command is no part of what it took; a counter that went back, and what is in one reading
-// only, says nothing.
+// TestCarried: bytes from before the command do not count for it; a counter that decreased, or that is in one reading
+// only, is omitted.
 func TestCarried(t *testing.T) {
 	vms := []state.VMRecord{{Name: "vm0"}, {Name: "vm1"}, {Name: "vm2"}}
 	before := map[string][]load.Interface{
@@ -27,7 +27,7 @@ func TestCarried(t *testing.T) {
 	}
 }
 
-// Only a cluster whose VMs have no provider cannot count.
+// TestUncounted: only a cluster whose VMs have no provider cannot count.
 func TestUncounted(t *testing.T) {
 	two := []state.VMRecord{{Name: "vm0"}, {Name: "vm1"}}
 	for _, c := range []struct {

@@ -15,12 +15,11 @@ import (
 	"nearmetal/internal/session"
 )
 
-// reportMax bounds what a VM may say of itself, in bytes.
+// reportMax bounds a VM's report, in bytes.
 const reportMax = 4 << 20
 
-// Check checks a VM of a running cluster from the inside: this program is copied into the VM's
-// memory, run there as root with the profile guest, and removed. What it says is the VM's
-// word: it is bounded and read as data.
+// Check checks a VM of a running cluster from the inside: it copies this program into the VM's memory, runs it there
+// as root with the profile guest, and removes it. The VM supplies the report, which is bounded and read as data.
 func Check(ctx context.Context, name, vm string) (*check.Report, error) {
 	c, err := client.Connect(ctx, name)
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Place is a file on this host (VM is "") or in a VM. Without Cluster, VM may be the name of a cluster, whose
-// first VM is meant: that depends on what runs.
+// Place is a file on this host (VM is "") or in a VM. Without Cluster, VM may be the name of a cluster and then
+// selects its first VM, depending on the running clusters.
 type Place struct{ Cluster, VM, Path string }
 
-// ParsePlace reads CLUSTER[/VM]:PATH, VM:PATH or a path of this host. As with scp, a path of this host that
-// has a colon begins with a dot or a slash: ./a:b.
+// ParsePlace parses CLUSTER[/VM]:PATH, VM:PATH or a path of this host. As with scp, a path of this host that contains
+// a colon must begin with a dot or a slash: ./a:b.
 func ParsePlace(s string) Place {
 	vm, p, ok := strings.Cut(s, ":")
 	if !ok || vm == "" {
@@ -36,7 +36,7 @@ func ParsePlace(s string) Place {
 	return Place{Path: s}
 }
 
-// settle finds the cluster and the VM of a place in a VM. name is the cluster that was named besides, or "".
+// settle finds the cluster and the VM of a place in a VM. name is the cluster that was named separately, or "".
 func (p *Place) settle(name string) error {
 	if p.Cluster != "" {
 		name = p.Cluster
@@ -60,11 +60,11 @@ func (p *Place) settle(name string) error {
 	return err
 }
 
-// placeForms ends the error about a place that names no VM.
+// placeForms ends the error for a place that names no VM.
 const placeForms = "write NAME:PATH or NAME/VM:PATH (./ before a file of this host)"
 
-// Copy copies a file or a directory between this host and a VM, exactly one of from and
-// to, as the caller. name is a cluster, or "".
+// Copy copies a file or a directory between this host and a VM, exactly one of from and to, as the caller. name is a
+// cluster, or "".
 func Copy(ctx context.Context, name string, from, to Place) error {
 	remote := &from
 	if to.VM != "" {

@@ -14,16 +14,16 @@ import (
 	"nearmetal/internal/session"
 )
 
-// Bounds of asking a VM for its devices.
+// Bounds of the query for a VM's devices.
 const (
 	deviceTime  = time.Minute
 	deviceBytes = 4096
 )
 
-// lookDevices writes those of its arguments that are not there.
+// lookDevices prints those of its arguments that do not exist.
 const lookDevices = `for f in "$@"; do [ -e "$f" ] || echo "$f"; done`
 
-// launchable says what keeps the launcher that e starts from running in the VMs.
+// launchable returns the reason why the launcher that e starts cannot run in the VMs, or nil.
 func launchable(ctx context.Context, c *client.Client, e guest.Exec) error {
 	if err := sameMPI(ctx, c, e); err != nil {
 		return err
@@ -31,8 +31,9 @@ func launchable(ctx context.Context, c *client.Client, e guest.Exec) error {
 	return haveDevices(ctx, c, e)
 }
 
-// haveDevices says which device of the VMs has gone since they booted, before the launcher that e starts has its ranks
-// use it: they would wait for each other, or end with a library's own words for it.
+// haveDevices returns an error if a device of the VMs has disappeared since they booted. It is called before the
+// ranks of the launcher that e starts use it: they would wait for each other, or fail with a library's less precise
+// error.
 func haveDevices(ctx context.Context, c *client.Client, e guest.Exec) error {
 	if len(e.Args) == 0 || !launch.Named(e.Args[0]) {
 		return nil
@@ -66,7 +67,7 @@ func haveDevices(ctx context.Context, c *client.Client, e guest.Exec) error {
 	return nil
 }
 
-// deviceFiles are the names of devices, RDMA or of a network, by the files that say that they are there.
+// deviceFiles maps the files that show that devices exist, RDMA or network, to the devices' names.
 func deviceFiles(list []guest.Device) map[string]string {
 	files := map[string]string{}
 	for _, d := range list {
@@ -80,7 +81,7 @@ func deviceFiles(list []guest.Device) map[string]string {
 	return files
 }
 
-// missingDevice asks a VM which of the files are not there, and returns the name of one; "": all are, or it does not say.
+// missingDevice returns the name of a device whose file is missing in a VM; "": none is, or the VM does not answer.
 func missingDevice(ctx context.Context, vm *guest.Client, files map[string]string) string {
 	e := session.Caller([]string{"/bin/sh", "-c", lookDevices, "sh"}, []string{"PATH=/usr/bin:/bin"})
 	for f := range files {

@@ -1,5 +1,5 @@
-// Package job runs commands in clusters: with a cluster of their own (`nearmetal run`), in
-// one that runs (exec, shell), or by way of an MPI launcher on the host.
+// Package job runs commands in clusters: with a cluster of their own (`nearmetal run`), in a running one (exec,
+// shell), or by an MPI launcher on the host.
 package job
 
 import (
@@ -24,14 +24,14 @@ func onHost(r *state.Record) bool {
 	case "vm":
 		return false
 	}
-	// auto: the launcher must be the VMs' own MPI, and the VMs must be able to call back.
-	// Other hosts have files of their own: only the user knows whether these are the same.
+	// With auto, the launcher must be the VMs' own MPI, and the VMs must be able to call back. Other hosts have files
+	// of their own: only the user knows whether they are the same.
 	return r.Spec.Root == "host" && uplink(r) && len(r.Remote) == 0
 }
 
 func uplink(r *state.Record) bool { return len(r.VMs) > 0 && r.VMs[0].Uplink }
 
-// setup returns what launchers need to know of the cluster.
+// setup returns the description of the cluster for launchers.
 func setup(r *state.Record, side launch.Side, root bool) (launch.Setup, error) {
 	s := launch.Setup{Side: side, Cluster: r.Name, Interface: "eth0", Root: root, Devices: r.Devices()}
 	for _, h := range r.Hosts() {
@@ -69,8 +69,9 @@ func setup(r *state.Record, side launch.Side, root bool) (launch.Setup, error) {
 	return s, nil
 }
 
-// regionRanks is how many ranks are to have room in a region: one a vCPU of the VMs of one host, and as many again, since
-// an MPI library may open the region twice. The fewer there are, the larger is each one's part. 0: the region is not of the plan.
+// regionRanks returns the number of ranks for which a region has room: one per vCPU of the VMs on one host, doubled
+// because an MPI library may open the region twice. The fewer ranks, the larger each one's part. 0: the region is not
+// in the plan.
 func regionRanks(r *state.Record) int {
 	if r.Plan == nil || r.Plan.Region == nil {
 		return 0
@@ -90,11 +91,11 @@ func regionRanks(r *state.Record) int {
 	return max(leastRegionRanks, 2*most)
 }
 
-// leastRegionRanks have room in any region: more ranks than vCPUs may be started.
+// leastRegionRanks is the minimum for any region, because more ranks than vCPUs may be started.
 const leastRegionRanks = 16
 
-// providers are the folders with further libfabric providers of the MPI libraries that launchers, by their names in the
-// caller's PATH or by their paths, belong to, as far as the VMs have the same files.
+// providers returns the directories with additional libfabric providers of the MPI libraries of launchers, given by
+// their names in the caller's PATH or by their paths, if the VMs have the same files.
 func providers(r *state.Record, launchers ...string) []string {
 	var folders []string
 	if r.Spec.Root != "host" {
@@ -112,8 +113,8 @@ func providers(r *state.Record, launchers ...string) []string {
 	return folders
 }
 
-// LaunchVariables are what makes any known launcher on this host put its ranks into the
-// VMs, over the environment environ.
+// LaunchVariables returns the variables with which any known launcher on this host starts its ranks in the VMs, based
+// on the environment environ.
 func LaunchVariables(r *state.Record, environ []string) ([]string, error) {
 	if !uplink(r) {
 		return nil, fmt.Errorf("the VMs of cluster %s have no uplink to this host, which an MPI launcher on it needs: "+
@@ -130,25 +131,24 @@ func LaunchVariables(r *state.Record, environ []string) ([]string, error) {
 	return launch.Env(s, environ)
 }
 
-// hostEnvironment is the whole environment of a launcher on this host.
+// hostEnvironment returns the whole environment of a launcher on this host.
 func hostEnvironment(r *state.Record) ([]string, error) {
 	own := append(os.Environ(), session.Pairs(r.Spec.Env)...)
 	vars, err := LaunchVariables(r, own)
 	if err != nil {
 		return nil, err
 	}
-	return append(own, vars...), nil // of two of a name, the last counts (os/exec)
+	return append(own, vars...), nil // of two values for a name the last counts (os/exec)
 }
 
-// VMEnvironment is the environment of a command in a VM: the caller's as far as it makes
-// sense there, the cluster file's, what over says, and what lets an MPI launcher that is
-// started there reach the other VMs.
+// VMEnvironment returns the environment of a command in a VM: the caller's variables that are meaningful there, the
+// cluster file's, those in over, and those by which an MPI launcher started there reaches the other VMs.
 func VMEnvironment(r *state.Record, over []string) ([]string, error) {
 	return vmEnvironment(r, over, "")
 }
 
-// vmEnvironment is VMEnvironment for a program. Where that is a launcher that is named by a path, its library may be
-// another one than that of the mpirun in PATH.
+// vmEnvironment is VMEnvironment for a program. If that is a launcher that is named by a path, its library may differ
+// from that of the mpirun in PATH.
 func vmEnvironment(r *state.Record, over []string, program string) ([]string, error) {
 	env := session.Environment(os.Environ(), r.Caller.Identity(), session.Pairs(r.Spec.Env), over)
 	s, err := setup(r, launch.InVM, os.Geteuid() == 0)
@@ -165,7 +165,7 @@ func vmEnvironment(r *state.Record, over []string, program string) ([]string, er
 	return preloaded(r, session.Environment(env, vars)), nil
 }
 
-// preloaded is environ, of a program in a VM, with the transport for UCX, if the VMs have it.
+// preloaded returns environ, of a program in a VM, with the transport for UCX, if the VMs have it.
 func preloaded(r *state.Record, environ []string) []string {
 	if r.UCX == "" {
 		return environ

@@ -19,17 +19,17 @@ import (
 	"nearmetal/internal/text"
 )
 
-// ExecOptions say what to run in a cluster that runs, and where.
+// ExecOptions state what to run in a running cluster, and where.
 type ExecOptions struct {
 	Cluster string            // see state.Find for ""
 	VM      string            // "": the first
 	All     bool              // once in every VM
 	Args    []string          // the command; none: a login shell
-	Env     map[string]string // over the caller's
+	Env     map[string]string // overrides the caller's
 	TTY     bool              // a terminal for the command
 	NoInput bool
 	Root    bool // as root of the VM
-	// NoPrefix leaves out the VM's name before lines, with All.
+	// NoPrefix omits the VM's name before lines, with All.
 	NoPrefix bool
 }
 
@@ -54,7 +54,8 @@ func Exec(o ExecOptions, s session.Streams) (int, error) {
 	sigs, stop := session.Signals()
 	defer stop()
 	start := time.Now()
-	e.AskWritten = true // by each program's agent: one more stream to each VM takes longer than true does
+	// Requested from each program's agent, because another stream to each VM would last longer than the command true.
+	e.AskWritten = true
 	if o.All {
 		code, wrote, err := everywhere(ctx, c, e, o.NoPrefix, patient(s), sigs)
 		warnWritten(s.Err, c, wrote, start)
@@ -86,8 +87,8 @@ func Exec(o ExecOptions, s session.Streams) (int, error) {
 	return ended(&c.Record, vm, st, err, s.Err)
 }
 
-// patient returns s with an input that does not stop this process where it is a terminal and the
-// process is in the background.
+// patient returns s with an input that does not stop this process if it is a terminal and the process is in the
+// background.
 func patient(s session.Streams) session.Streams {
 	if f, ok := s.In.(*os.File); ok && terminal.IsTerminal(f) {
 		s.In = terminal.Input(f)
@@ -104,13 +105,13 @@ func Shell(o ExecOptions, s session.Streams) (int, error) {
 	if sh == "" {
 		sh = "/bin/sh"
 	}
-	// A root that is not the host's may lack the user's shell.
+	// A root that is not the host's may not contain the user's shell.
 	o.Args = []string{"/bin/sh", "-c", `[ -x "$1" ] && exec "$1" -l; exec /bin/sh -l`, "sh", sh}
 	return Exec(o, s)
 }
 
-// ended reports the status of a command in a VM of r: what kept it from starting, or may have ended it, on
-// standard error, the rest by the exit status.
+// ended reports the status of a command in a VM of r: the reason why it did not start, or may have ended, on standard
+// error, the rest by the exit status.
 func ended(r *state.Record, vm string, st guest.Status, err error, w io.Writer) (int, error) {
 	if err != nil {
 		return 0, &lines{err}
@@ -124,11 +125,11 @@ func ended(r *state.Record, vm string, st guest.Status, err error, w io.Writer) 
 	return st.ExitCode(), nil
 }
 
-// everywhere runs e in every VM of the cluster. It returns the exit status, and the VMs in which files
-// may have been written that no share keeps.
+// everywhere runs e in every VM of the cluster. It returns the exit status, and the VMs in which files may have been
+// written outside the shares.
 func everywhere(ctx context.Context, c *client.Client, e guest.Exec, noPrefix bool, s session.Streams, sigs <-chan os.Signal) (code int, wrote []string, err error) {
 	vms := vmNames(&c.Record)
-	noPrefix = noPrefix || len(vms) == 1 // whose output it is needs no words
+	noPrefix = noPrefix || len(vms) == 1 // with a single VM the source of the output is clear
 	out := terminal.NewPrefixer(s.Out, vms, terminal.Coloured(s.Out))
 	errs := terminal.NewPrefixer(s.Err, vms, terminal.Coloured(s.Err))
 	res := session.Everywhere(ctx, c.Client, vms, e, s.In, func(vm string) (io.WriteCloser, io.WriteCloser) {
@@ -156,21 +157,20 @@ func everywhere(ctx context.Context, c *client.Client, e guest.Exec, noPrefix bo
 	return code, wrote, err
 }
 
-// lines is an error whose text has more than one line: that of a VM which was lost, with
-// the end of its console.
+// lines is an error whose text has more than one line: for a lost VM, with the end of its console.
 type lines struct{ error }
 
-// Lines are what a person is shown, one by one.
+// Lines returns the lines to print.
 func (l *lines) Lines() []string { return strings.Split(l.Error(), "\n") }
 
 func (l *lines) Unwrap() error { return l.error }
 
-// open is a writer that stays open: the process's own streams.
+// open is a writer without Close: the process's own streams.
 type open struct{ io.Writer }
 
 func (open) Close() error { return nil }
 
-// command is o's command as the caller would run it, in the environment of a VM.
+// command returns o's command as the caller would run it, in the environment of a VM.
 func command(r *state.Record, o ExecOptions) (guest.Exec, error) {
 	program := ""
 	if len(o.Args) > 0 {
@@ -189,7 +189,7 @@ func command(r *state.Record, o ExecOptions) (guest.Exec, error) {
 	return e, nil
 }
 
-// identity are the variables that name the user with the number uid.
+// identity returns the variables that name the user with the number uid.
 func identity(uid string) []string {
 	u, err := user.LookupId(uid)
 	if err != nil {

@@ -16,20 +16,20 @@ import (
 	"nearmetal/internal/terminal"
 )
 
-// patience is how long a command that is given up may take to end after SIGTERM.
+// patience bounds the time between SIGTERM and the end of a command that is being terminated.
 const patience = 3 * time.Second
 
-// runHere runs a command on this host and returns its exit status. Signals from sigs are
-// passed on; when ctx ends, the command is ended. It dies with this process.
+// runHere runs a command on this host and returns its exit status. Signals from sigs are passed on; when ctx ends,
+// the command is terminated. It dies with this process.
 func runHere(ctx context.Context, sigs <-chan os.Signal, args, env []string, s session.Streams) (int, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.In, s.Out, s.Err
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	cmd.WaitDelay = time.Second // a grandchild may hold the outputs
+	cmd.WaitDelay = time.Second // a grandchild may have the outputs open
 	started, ended := make(chan error), make(chan error, 1)
 	go func() {
-		// PDEATHSIG is about the thread that started the child: this one has to stay.
+		// PDEATHSIG is sent when the thread that started the child ends, so this one has to stay.
 		runtime.LockOSThread()
 		err := cmd.Start()
 		started <- err
@@ -46,8 +46,8 @@ func runHere(ctx context.Context, sigs <-chan os.Signal, args, env []string, s s
 	for {
 		select {
 		case sig := <-sigs:
-			// Ctrl-C at a terminal has reached the command already, which is in our process
-			// group; twice would make an MPI launcher give up at once.
+			// Ctrl-C at a terminal has already reached the command, which is in this process group; a second signal
+			// would make an MPI launcher abort at once.
 			if !(sig == unix.SIGINT && terminal.Foreground()) {
 				cmd.Process.Signal(sig)
 			}
@@ -65,14 +65,14 @@ func runHere(ctx context.Context, sigs <-chan os.Signal, args, env []string, s s
 	}
 }
 
-// openFiles is how many files a command on this host may open at least, if its hard limit allows. Open MPI 4's mpirun
-// closes every possible descriptor between fork and exec of its remote shell. Where the child is done with that before the
-// parent runs again, the parent's setpgid fails, and mpirun prints a warning: in 13 and 3 of 40 runs with the usual 1024,
-// in none of 2 times 40 with 20000.
+// openFiles is the minimum number of files that a command on this host may open, if its hard limit permits. Open MPI
+// 4's mpirun closes every possible descriptor between fork and exec of its remote shell. If the child finishes that
+// before the parent runs again, the parent's setpgid fails, and mpirun prints a warning: in 13 and 3 of 40 runs with
+// the usual 1024, in none of 2 times 40 with 20000.
 const openFiles = 20000
 
-// raiseOpenFiles raises the soft limit of open files of a process to openFiles, as far as its hard limit goes. It stays
-// as it is where that fails: only a warning depends on it.
+// raiseOpenFiles raises the soft limit of open files of a process to openFiles, at most to its hard limit. Errors are
+// ignored, because only a warning depends on it.
 func raiseOpenFiles(pid int) {
 	var l unix.Rlimit
 	if unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &l) != nil || l.Cur >= openFiles {
@@ -82,7 +82,7 @@ func raiseOpenFiles(pid int) {
 	unix.Prlimit(pid, unix.RLIMIT_NOFILE, &l, nil)
 }
 
-// unwrap takes the path off an error that is reported with one already.
+// unwrap removes the path from an error that is reported with its path anyway.
 func unwrap(err error) error {
 	var e *exec.Error
 	if errors.As(err, &e) {

@@ -17,8 +17,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// HostShell opens a shell on this host in which MPI launchers put their ranks into the
-// VMs of a cluster.
+// HostShell opens a shell on this host in which MPI launchers start their ranks in the VMs of a cluster.
 func HostShell(o ExecOptions, s session.Streams) (int, error) {
 	r, err := state.Find(o.Cluster)
 	if err != nil {
@@ -36,14 +35,14 @@ func HostShell(o ExecOptions, s session.Streams) (int, error) {
 		fmt.Fprintf(s.Err, "nearmetal: mpirun and its like in this shell put their ranks into the VMs of %s; exit leaves it\n", r.Name)
 		env = append(env, prompt(filepath.Base(sh), r.Name)...)
 	}
-	// Signals of the terminal are the shell's; this process only waits for it.
+	// The terminal's signals are for the shell; this process only waits for it.
 	_, stop := session.Signals()
 	defer stop()
 	return runHere(context.Background(), nil, []string{sh}, env, s)
 }
 
-// prompt are the variables by which a shell shows in its prompt that it is one of a cluster's. bash
-// sets its prompt from files that it reads at its start: it is marked at the first prompt.
+// prompt returns the variables by which a shell shows in its prompt that it belongs to a cluster. bash sets its
+// prompt from files that it reads at its start, so it is marked at the first prompt.
 func prompt(shell, cluster string) []string {
 	mark := "(nearmetal " + cluster + ") "
 	switch shell {
@@ -55,8 +54,7 @@ func prompt(shell, cluster string) []string {
 	return nil
 }
 
-// UnsetCommands returns the commands by which a shell of the user loses the variables of
-// EnvCommands: those that it has.
+// UnsetCommands returns the commands by which a shell of the user removes the variables of EnvCommands that it has.
 func UnsetCommands() []string {
 	var lines []string
 	for _, name := range launch.Ours(os.Environ()) {
@@ -65,8 +63,7 @@ func UnsetCommands() []string {
 	return lines
 }
 
-// EnvCommands returns the commands by which a shell of the user gets the variables of
-// HostShell.
+// EnvCommands returns the commands by which a shell of the user sets the variables of HostShell.
 func EnvCommands(name string) ([]string, error) {
 	r, err := state.Find(name)
 	if err != nil {
@@ -80,17 +77,17 @@ func EnvCommands(name string) ([]string, error) {
 	var lines []string
 	for _, v := range vars {
 		name, value, _ := strings.Cut(v, "=")
-		// With a semicolon: `eval $(…)` without quotes makes one line of them all.
+		// The semicolon separates the commands, because `eval $(…)` without quotes joins them into one line.
 		lines = append(lines, fmt.Sprintf("export %s=%s;", name, text.Shell(value)))
 	}
 	return append(lines, limitCommand()...), nil
 }
 
-// limitCommand returns what lets the programs of a shell open openFiles files, as far as its hard limit allows; nothing
-// where they may already.
+// limitCommand returns a command that lets the programs of a shell open openFiles files, at most its hard limit;
+// nothing if they already may.
 func limitCommand() []string {
 	var l unix.Rlimit
-	// Go's runtime has raised the soft limit of this process: that of the shell is its parent's.
+	// Go's runtime has raised the soft limit of this process; the shell's is its parent's.
 	if unix.Prlimit(os.Getppid(), unix.RLIMIT_NOFILE, nil, &l) != nil || l.Cur >= openFiles || l.Cur >= l.Max {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A shell for a cluster shows so in its prompt, also where its files set one.
+// TestPrompt: a shell for a cluster marks its prompt, also if its files set one.
 func TestPrompt(t *testing.T) {
 	home := t.TempDir()
 	if err := os.WriteFile(home+"/.bashrc", []byte("PS1='mine> '\n"), 0o600); err != nil {

@@ -22,7 +22,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// record is a cluster of two VMs as a client reads it.
+// record returns a cluster of two VMs as read by a client.
 func record(t *testing.T) *state.Record {
 	t.Helper()
 	t.Setenv("NEARMETAL_RUNTIME_DIR", filepath.Join(t.TempDir(), "run"))
@@ -43,7 +43,7 @@ func TestShellQuote(t *testing.T) {
 	}
 }
 
-// What `eval $(nearmetal env)` gets, without quotes, sets every variable.
+// TestEnvCommandsSurviveEval: `eval $(nearmetal env)`, without quotes, sets every variable.
 func TestEnvCommandsSurviveEval(t *testing.T) {
 	r := record(t)
 	vars, err := LaunchVariables(r, nil)
@@ -74,7 +74,7 @@ func TestLauncherSide(t *testing.T) {
 			t.Errorf("launcher %s, root %s, uplink %v: on the host %v, want %v", c.launcher, c.root, c.uplink, got, c.want)
 		}
 	}
-	// Hosts that ssh reaches have files of their own: a launcher runs here only where the user says so.
+	// Hosts reached by ssh have files of their own, so a launcher runs here only if the user requests it.
 	r.Remote = []state.RemoteHost{{Name: "n1"}, {Name: "n2"}}
 	for launcher, want := range map[string]bool{"auto": false, "host": true, "vm": false} {
 		r.Spec.Launcher, r.Spec.Root, r.VMs[0].Uplink = launcher, "host", true
@@ -87,7 +87,7 @@ func TestLauncherSide(t *testing.T) {
 	}
 }
 
-// A daemon in a VM gets the VM's own remote shell and host files.
+// TestTranslation: a daemon in a VM gets the VM's own remote shell and host files.
 func TestTranslation(t *testing.T) {
 	r := record(t)
 	tr, err := inVM(r)
@@ -115,7 +115,7 @@ func TestParsePlace(t *testing.T) {
 	}
 }
 
-// Where a command runs: what is one, and what the user said.
+// TestLook: where a command runs depends on its kind and the user's option.
 func TestLook(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"mpirun": "#!/bin/sh\necho 'mpirun (Open MPI) 4.1.6'\n",
@@ -140,7 +140,7 @@ func TestLook(t *testing.T) {
 		{Each, "host", "mpirun -n 2 ./app", false, false, ""},
 		{Each, "host", "job.sh", false, false, ""},
 		{OnHost, "host", "hostname", true, false, ""},
-		{OnHost, "host", "job.sh", true, false, "4.1.6"}, // no line: it was said
+		{OnHost, "host", "job.sh", true, false, "4.1.6"}, // no warning: the user chose it
 	} {
 		got, err := look(RunOptions{Where: c.where, Args: strings.Fields(c.args), Cluster: cluster.Start{Spec: &spec.Cluster{Root: c.root}}})
 		if err != nil || got.once != c.once || (got.script != "") != c.script || got.launcher.Version != c.library {
@@ -167,7 +167,7 @@ func TestRunHere(t *testing.T) {
 	if _, err := runHere(ctx, nil, []string{"/no/such"}, nil, session.Discard); err == nil || strings.Count(err.Error(), "/no/such") != 1 {
 		t.Errorf("a program that is not there: %v", err)
 	}
-	// Given up: SIGTERM first, which a shell that waits for a builtin read dies of.
+	// A cancelled command gets SIGTERM first, which ends a shell that waits for a builtin read.
 	ctx2, cancel := context.WithCancel(ctx)
 	cancel()
 	code, err := runHere(ctx2, nil, []string{"sleep", "1000"}, os.Environ(), session.Discard)
@@ -176,7 +176,7 @@ func TestRunHere(t *testing.T) {
 	}
 }
 
-// A launcher may open many files, as far as its hard limit allows: see openFiles.
+// TestOpenFiles: a launcher may open many files, at most its hard limit: see openFiles.
 func TestOpenFiles(t *testing.T) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
@@ -185,16 +185,16 @@ func TestOpenFiles(t *testing.T) {
 	want := min(l.Max, openFiles)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	// It has the limit of before for a moment.
+	// For a moment it has the previous limit.
 	code, err := runHere(ctx, nil, []string{"sh", "-c", fmt.Sprintf("until [ $(ulimit -n) -ge %d ]; do :; done", want)}, os.Environ(), session.Discard)
 	if err != nil || code != 0 {
 		t.Errorf("the limit never was %d: %d, %v", want, code, err)
 	}
 }
 
-// Open MPI 4's mpirun warns of setpgid where the child that it forks begins the remote shell before mpirun runs again. Here
-// mpirun always runs again when the child has closed 5000 descriptors: too late for a child with 1024 of them, in time for
-// one with openFiles.
+// TestOpenFilesSetpgid: Open MPI 4's mpirun warns of setpgid if its forked child executes the remote shell before
+// mpirun runs again. Here mpirun always runs again when the child has closed 5000 descriptors: too late for a child
+// with 1024 of them, in time for one with openFiles.
 func TestOpenFilesSetpgid(t *testing.T) {
 	const mpirun = "mpirun.openmpi"
 	if out, _ := exec.Command(mpirun, "--version").Output(); !bytes.Contains(out, []byte(") 4.")) {
@@ -204,7 +204,7 @@ func TestOpenFilesSetpgid(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || l.Max < openFiles {
 		t.Skipf("the hard limit of open files is %d: %v", l.Max, err)
 	}
-	usual := syscall.Rlimit{Cur: 1024, Max: l.Max} // what children begin with
+	usual := syscall.Rlimit{Cur: 1024, Max: l.Max} // limits with which children begin
 	if err := syscall.Setrlimit(unix.RLIMIT_NOFILE, &usual); err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestOpenFilesSetpgid(t *testing.T) {
 	defer cancel()
 	for first, warns := range map[string]bool{
 		fmt.Sprintf("until [ $(ulimit -n) -ge %d ]; do :; done", openFiles): false,
-		"ulimit -n 1024": true, // the hard one, too
+		"ulimit -n 1024": true, // also sets the hard limit
 	} {
 		var errs bytes.Buffer
 		script := first + `; LD_PRELOAD=$0 FORKED_CLOSES=5000 exec "$@"`
@@ -234,7 +234,7 @@ func TestOpenFilesSetpgid(t *testing.T) {
 	}
 }
 
-// A program that is not on this host is missed before VMs boot, unless they may have it.
+// TestMissing: a program that does not exist on this host is reported before VMs boot, unless they may have it.
 func TestMissing(t *testing.T) {
 	old, _ := os.Getwd()
 	t.Cleanup(func() { os.Chdir(old) })
@@ -270,8 +270,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// The providers of a launcher that is named by a path stand before those of the mpirun in PATH: verbs of its own libfabric is
-// what reaches other hosts.
+// TestProvidersOfNamedLauncher: the providers of a launcher that is named by a path precede those of the mpirun in
+// PATH, because verbs of its own libfabric reaches other hosts.
 func TestProvidersOfNamedLauncher(t *testing.T) {
 	prefix := t.TempDir()
 	launcher := filepath.Join(prefix, "bin/mpiexec.hydra")

@@ -18,14 +18,14 @@ const (
 	lostTime  = time.Second // for the VMs' answers
 )
 
-// written are files that were written in VMs and that no share keeps, as VM:PATH in their order.
+// written are files that were written in VMs outside their shares, as VM:PATH in their order.
 type written struct {
 	files []string
-	more  bool // there are others
+	more  bool // others exist
 }
 
-// writtenIn asks VMs for the files that were written in them, in the last since (0: ever), and that no share
-// keeps. A VM that does not answer in a second has none: the answer is only for a warning.
+// writtenIn asks VMs for the files that were written in them outside the shares, in the last since (0: ever). A VM
+// that does not answer within a second counts as having none, because the answer is only used for a warning.
 func writtenIn(c *client.Client, vms []string, since time.Duration) (w written) {
 	ctx, cancel := context.WithTimeout(context.Background(), lostTime)
 	defer cancel()
@@ -52,8 +52,8 @@ func writtenIn(c *client.Client, vms []string, since time.Duration) (w written) 
 	return w
 }
 
-// lines say of the files that they are in no share, what follows from that, and which are the first
-// ten; nil where there are none.
+// lines returns lines that report the files outside shares, the consequence, and the first ten names; nil if there
+// are none.
 func (w written) lines(follows string) []string {
 	if len(w.files) == 0 {
 		return nil
@@ -75,28 +75,28 @@ func (w written) lines(follows string) []string {
 	return out
 }
 
-// What follows for the files: of a cluster that goes on, and of one that ends.
+// The consequence for the files: of a cluster that continues, and of one that ends.
 const (
 	lostLater = "gone when the cluster ends (nearmetal cp copies them out, --share DIR keeps what is in DIR)"
 	lostNow   = "they are gone (--share DIR keeps what is in DIR)"
 )
 
-// Lost returns lines about files in the VMs of a cluster that go with it; nil: none.
+// Lost returns lines about files in the VMs of a cluster that are lost with it; nil: none.
 func Lost(c *client.Client) []string {
 	if c.Record.Paused {
-		return nil // they do not answer
+		return nil // the VMs do not answer
 	}
 	return writtenIn(c, vmNames(&c.Record), 0).lines(lostNow)
 }
 
-// warnWritten writes to w, after a command that began at start, which files were written since in VMs.
+// warnWritten prints to w, after a command that began at start, which files were written in VMs since.
 func warnWritten(w io.Writer, c *client.Client, vms []string, start time.Time) {
 	for _, line := range writtenIn(c, vms, time.Since(start)).lines(lostLater) {
 		fmt.Fprintf(w, "nearmetal: %s\n", line)
 	}
 }
 
-// vmNames are the names of a cluster's VMs.
+// vmNames returns the names of a cluster's VMs.
 func vmNames(r *state.Record) []string {
 	names := make([]string, len(r.VMs))
 	for i, v := range r.VMs {

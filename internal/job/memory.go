@@ -14,25 +14,25 @@ import (
 	"nearmetal/internal/text"
 )
 
-// memoryBound is how long VMs are asked whether they ran out of memory.
+// memoryBound bounds the query whether VMs ran out of memory.
 const memoryBound = 5 * time.Second
 
-// memoryOption is the option of nearmetal by which VMs get more memory.
+// memoryOption is nearmetal's option that gives VMs more memory.
 const memoryOption = "--memory"
 
-// WarnMemory writes to w that a command's VM ran out of memory, if st says so; option raises the VM's memory.
+// WarnMemory prints to w that a command's VM ran out of memory, if st reports it; option raises the VM's memory.
 func WarnMemory(r *state.Record, vm string, st guest.Status, option string, w io.Writer) {
 	if st.OutOfMemory {
 		fmt.Fprintf(w, "nearmetal: %s\n", text.Clean(r.OutOfMemory(vm, option)))
 	}
 }
 
-// warnLaunched writes to w which of a cluster's VMs have run out of memory since they started: their ranks are a launcher's, which
-// only says that a signal ended one. short: of the first VM that is known.
+// warnLaunched prints to w which of a cluster's VMs have run out of memory since they started. Their ranks were
+// started by a launcher, which only reports that a signal ended one. short: the first VM is known to have run out.
 func warnLaunched(r *state.Record, short bool, w io.Writer) {
 	ctx, cancel := context.WithTimeout(context.Background(), memoryBound)
 	defer cancel()
-	answers, _ := Ask(ctx, r.Name, "cat /proc/vmstat") // without an answer, where the VMs have ended, that is reported
+	answers, _ := Ask(ctx, r.Name, "cat /proc/vmstat") // without an answer, if the VMs have ended, that is reported
 	for i, v := range r.VMs {
 		WarnMemory(r, v.Name, guest.Status{OutOfMemory: killedForMemory(answers[v.Name]) || short && i == 0}, memoryOption, w)
 	}

@@ -7,7 +7,7 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// Twice the vCPUs of the host that has the most of them, 16 at least.
+// TestRegionRanks: twice the vCPUs of the host that has the most, at least 16.
 func TestRegionRanks(t *testing.T) {
 	vms := func(host string, vcpus ...int) (list []state.VMRecord) {
 		for _, n := range vcpus {

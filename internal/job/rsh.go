@@ -13,8 +13,8 @@ import (
 	"nearmetal/internal/session"
 )
 
-// Rsh is the remote shell of an MPI launcher on this host: args are those of ssh. It runs
-// the command in the VM that they name, by name or address, and returns its exit status.
+// Rsh is the remote shell of an MPI launcher on this host: args are ssh's. It runs the command in the VM that they
+// name, by name or address, and returns its exit status.
 func Rsh(args []string, s session.Streams) (int, error) {
 	host, words, err := launch.RshArgs(args)
 	if err != nil {
@@ -54,9 +54,9 @@ func Rsh(args []string, s session.Streams) (int, error) {
 	ports := launch.CallBackPorts(words)
 	words = there.words(launch.CallBack(words, back, there.iface))
 	environ := os.Environ()
-	// A launcher may not have been steered by our variables, or by those of a time when its library was not known, as
-	// in a batch script: its ranks need them all the same. A cluster that has none for launchers here can still run a
-	// plain command.
+	// A launcher may not have been started with nearmetal's variables, or with those of a time when its library was
+	// not known, as in a batch script. Its ranks need all of them nevertheless. A cluster without variables for
+	// launchers here can still run a plain command.
 	if vars, err := LaunchVariables(&c.Record, environ); err == nil {
 		environ = session.Environment(environ, vars)
 	}
@@ -67,20 +67,20 @@ func Rsh(args []string, s session.Streams) (int, error) {
 	defer stop()
 	status, err := session.Run(ctx, c.VM(vm), e, patient(s), sigs)
 	if err != nil && !c.Runs() {
-		return lostShell, nil // the launcher has ended, and the cluster with it: no news
+		return lostShell, nil // the launcher has ended, and the cluster with it: nothing to report
 	}
 	return ended(&c.Record, vm, status, err, s.Err)
 }
 
-// joinBound is how long the VMs of other hosts may take until they can be reached.
+// joinBound bounds the time until the VMs on other hosts can be reached.
 const joinBound = 2 * time.Minute
 
 // lostShell is the exit status of a remote shell that lost its connection, as ssh's.
 const lostShell = 255
 
-// translation is of what a launcher on the host says to its daemon: in the VM, the remote
-// shell and the host files have other paths. The daemon looks at them though it needs
-// neither (Open MPI 4's ends when its remote shell is not there).
+// translation adapts a launcher's command line for its daemon: in the VM, the remote shell and the host files have
+// other paths. The daemon checks them though it needs neither (Open MPI 4's exits if its remote shell does not
+// exist).
 type translation struct {
 	*strings.Replacer
 	iface string // the VMs' own network interface
@@ -100,7 +100,7 @@ func inVM(r *state.Record) (*translation, error) {
 	), there.Interface}, nil
 }
 
-// words translates each of a list.
+// words translates each word of a list.
 func (t *translation) words(list []string) []string {
 	out := make([]string, len(list))
 	for i, w := range list {

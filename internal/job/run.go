@@ -22,7 +22,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// RunOptions say what cluster to boot and what to run in it.
+// RunOptions state which cluster to boot and what to run in it.
 type RunOptions struct {
 	Cluster  cluster.Start
 	Events   cluster.Events // called while the cluster starts
@@ -31,34 +31,34 @@ type RunOptions struct {
 	NoPrefix bool
 	NoInput  bool              // the command has no standard input
 	Booted   func()            // called when the VMs are ready, before the command starts
-	Notice   func(line string) // a line that the user should read
+	Notice   func(line string) // prints a line for the user
 	Traffic  *Traffic          // nil: messages are not counted
 }
 
-// Where is where the command of a Run runs.
+// Where is the place in which the command of a Run runs.
 type Where int
 
 // The places.
 const (
-	// Fitting is OnHost for MPI launchers and for scripts that call one, Each for all else.
+	// Fitting is OnHost for MPI launchers and for scripts that call one, Each for all other commands.
 	Fitting Where = iota
-	OnHost        // once on this host, where MPI launchers put their ranks into the VMs
+	OnHost        // once on this host, from which MPI launchers start their ranks in the VMs
 	Each          // once in every VM
 )
 
-// Run boots a cluster, runs a command in it, and ends it; it returns the command's exit
-// status. The first signal ends the boot, or goes on to the command; a second one that
-// asks for the end (SIGINT, SIGTERM, SIGHUP) does not wait for the command any more.
+// Run boots a cluster, runs a command in it, and ends it; it returns the command's exit status. The first signal ends
+// the boot, or is passed on to the command; a second one that requests the end (SIGINT, SIGTERM, SIGHUP) no longer
+// waits for the command.
 func Run(o RunOptions, s session.Streams) (code int, err error) {
 	sigs, stop := session.Signals()
 	defer stop()
 	if o.NoInput {
 		s.In = nil
 	}
-	// Before anything boots: a command that cannot work should say so at once.
+	// A command that cannot work is reported before anything boots.
 	if missing(o) {
 		o.Notice(o.Args[0] + ": no such program on this host, whose files the VMs have")
-		return 127, nil // as a shell
+		return 127, nil // as a shell does
 	}
 	what, err := look(o)
 	if err != nil {
@@ -105,7 +105,7 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if cause := context.Cause(ctx); cause != nil { // it came at the last moment
+	if cause := context.Cause(ctx); cause != nil { // the signal came at the last moment
 		hurry, cancel := context.WithCancel(context.Background())
 		cancel()
 		c.Down(hurry)
@@ -124,7 +124,7 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 		default:
 		}
 	}
-	if j.why != nil { // the command was given up: what it says of that says less
+	if j.why != nil { // the command was terminated: its own report is less precise
 		code, err = 0, j.why
 	}
 	if j.why == nil && err == nil {
@@ -138,7 +138,7 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 	}
 	end, hurry := context.WithCancel(context.Background())
 	defer hurry()
-	go func() { // whoever is impatient now does not wait for the VMs
+	go func() { // a further signal does not wait for the VMs
 		for {
 			select {
 			case sig := <-sigs:
@@ -151,7 +151,7 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 		}
 	}()
 	var interrupted *Interrupted
-	if errors.As(err, &interrupted) { // no waiting for the VMs either
+	if errors.As(err, &interrupted) { // the VMs are not waited for either
 		hurry()
 	}
 	if e := c.Down(end); e != nil && err == nil {
@@ -160,20 +160,20 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 	return code, err
 }
 
-// seen is what the command of a Run is.
+// seen is the kind of a Run's command.
 type seen struct {
-	once     bool            // it runs once, and what it launches goes into the VMs
-	launcher launch.Launcher // that it is, or calls; the zero value: not known
-	script   string          // what the script is called that calls a launcher; "": none does
+	once     bool            // it runs once, and the processes it launches run in the VMs
+	launcher launch.Launcher // the launcher that it is, or calls; the zero value: not known
+	script   string          // name of the script that calls a launcher; "": none does
 	name     string          // of the launcher in the script
 }
 
-// look finds out what the command is. In a root that is not the host's only a launcher's name can be
-// looked at: it cannot be asked for its version before the VMs run.
+// look determines the kind of the command. In a root that is not the host's only a launcher's name can be checked,
+// because its version cannot be queried before the VMs run.
 func look(o RunOptions) (seen, error) {
 	var w seen
 	var err error
-	// What other hosts have cannot be looked at from here.
+	// Files of other hosts cannot be checked from here.
 	there := o.Cluster.Spec.Root != "host" || len(o.Cluster.Spec.Placement.Hosts) > 0
 	switch {
 	case o.Where == Each:
@@ -187,7 +187,7 @@ func look(o RunOptions) (seen, error) {
 		return w, err
 	}
 	name, script := launch.Calls(o.Args, exec.LookPath)
-	if name != "" && !there { // one that is not known is the script's business
+	if name != "" && !there { // an unknown launcher is left to the script
 		w.launcher, _, _ = launch.Detect(context.Background(), []string{name}, exec.LookPath)
 	}
 	if o.Where == Fitting && name != "" {
@@ -197,7 +197,8 @@ func look(o RunOptions) (seen, error) {
 	return w, nil
 }
 
-// missing reports whether the VMs, which have this host's files, will not find the program, because it is not here.
+// missing reports whether the VMs, which have this host's files, will not find the program because it does not exist
+// here.
 func missing(o RunOptions) bool {
 	s := o.Cluster.Spec
 	name := o.Args[0]
@@ -205,7 +206,7 @@ func missing(o RunOptions) bool {
 		return false
 	}
 	if slices.ContainsFunc(s.Shares, func(s spec.Share) bool { return s.Target != "" && s.Target != s.Path }) {
-		return false // there may be more in the VMs
+		return false // more may exist in the VMs
 	}
 	for _, own := range []string{"/proc/", "/sys/", "/dev/", "/run/"} {
 		if strings.HasPrefix(name, own) {
@@ -216,8 +217,8 @@ func missing(o RunOptions) bool {
 	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
 }
 
-// Interrupted is the end of a run by a signal: before its command had started, or by a
-// second one, which does not wait for it.
+// Interrupted is the end of a run by a signal: before its command started, or by a second one, which does not wait
+// for it.
 type Interrupted struct{ Signal syscall.Signal }
 
 func (i *Interrupted) Error() string { return "interrupted: " + i.Signal.String() }
@@ -227,17 +228,16 @@ type running struct {
 	o    RunOptions
 	c    *cluster.Cluster
 	s    session.Streams
-	gone chan struct{} // closed when the command is to be given up
+	gone chan struct{} // closed when the command is to be terminated
 	why  error         // set before that
 	// short: the first VM, in which the launcher ran, is known to have run out of memory.
 	short bool
-	// before is what the VMs' interfaces had carried when the command started, where ranks do not count.
+	// before has the counters of the VMs' interfaces when the command started, if ranks do not count.
 	before map[string][]load.Interface
 }
 
-// relay passes signals on to the command by way of the channel that it returns, and returns
-// the command up after a second one, the loss of a VM, or `nearmetal down`. Its function
-// waits until that has ended.
+// relay passes signals on to the command by the channel that it returns, and terminates the command after a second
+// one, the loss of a VM, or `nearmetal down`. Its function waits until that has ended.
 func (j *running) relay(sigs <-chan os.Signal) (<-chan os.Signal, func()) {
 	out := make(chan os.Signal, 16)
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -271,7 +271,7 @@ func (j *running) relay(sigs <-chan os.Signal) (<-chan os.Signal, func()) {
 	return out, func() { close(stop); <-stopped }
 }
 
-// command runs the command where it belongs.
+// command runs the command in its place.
 func (j *running) command(sigs <-chan os.Signal, what seen) (int, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -311,14 +311,14 @@ func (j *running) command(sigs <-chan os.Signal, what seen) (int, error) {
 		}
 		var st guest.Status
 		st, err = session.Run(ctx, cl.VM(r.VMs[0].Name), e, s, sigs)
-		j.short, st.OutOfMemory = st.OutOfMemory, false // all VMs are asked in the end
+		j.short, st.OutOfMemory = st.OutOfMemory, false // all VMs are queried at the end
 		return ended(&r, r.VMs[0].Name, st, err, s.Err)
 	}
 	code, _, err := everywhere(ctx, cl, e, j.o.NoPrefix, s, sigs)
 	return code, err
 }
 
-// lost warns of files that go with the VMs.
+// lost warns of files that are lost with the VMs.
 func (j *running) lost() {
 	cl, err := client.Connect(context.Background(), j.c.Name())
 	if err != nil {
@@ -330,8 +330,7 @@ func (j *running) lost() {
 	}
 }
 
-// onHost runs an MPI launcher on this host, as the user would, in an environment that
-// sends its ranks into the VMs.
+// onHost runs an MPI launcher on this host, as the user would, in an environment that starts its ranks in the VMs.
 func (j *running) onHost(ctx context.Context, sigs <-chan os.Signal, r *state.Record) (int, error) {
 	env, err := hostEnvironment(r)
 	if err != nil {
@@ -341,7 +340,8 @@ func (j *running) onHost(ctx context.Context, sigs <-chan os.Signal, r *state.Re
 	return runHere(ctx, sigs, j.o.Args, env, j.s)
 }
 
-// report is what makes the transport for UCX say in one line whether it is in the ranks' UCX, if that is wanted.
+// report returns the variables that make the transport for UCX print one line on whether the ranks' UCX uses it, if
+// requested.
 func (j *running) report(r *state.Record) map[string]string {
 	if r.UCX == "" || !j.o.Cluster.Verbose {
 		return nil
@@ -349,7 +349,7 @@ func (j *running) report(r *state.Record) map[string]string {
 	return map[string]string{"NEARMETAL_UCX_REPORT": "1"}
 }
 
-// needsVM returns the reason for which a launcher cannot run on this host.
+// needsVM returns the reason why a launcher cannot run on this host.
 func needsVM(l launch.Launcher) string {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -358,13 +358,14 @@ func needsVM(l launch.Launcher) string {
 	return launch.NeedsVM(l, addrs)
 }
 
-// hint warns of what will surprise the user of a launcher.
+// hint warns of behaviour of a launcher that may surprise the user.
 func (j *running) hint(l launch.Launcher, r *state.Record) {
 	if w := launch.CrowdedWarning(j.o.Args, r.Hosts()); w != "" {
 		j.o.Notice(w)
 	}
 	notices := launch.UCXNotices(append(os.Environ(), session.Pairs(r.Spec.Env)...))
-	// Over the region alone nothing waits for a rank that has left: such a library ends as others do. A card is used beside it.
+	// Over the region only, nothing waits for a rank that has left, so such a library ends like others. A card is
+	// used in addition.
 	region := r.UCX != "" && len(r.Overlay) == 0 && len(notices) == 0 && len(r.Devices()) == 0
 	if w := l.HangWarning(len(r.Everywhere())); w != "" && !region {
 		j.o.Notice(w)
@@ -372,7 +373,7 @@ func (j *running) hint(l launch.Launcher, r *state.Record) {
 	if j.o.Cluster.Verbose && r.Fabric != "" && r.UCX == "" && l.WithoutFabric() {
 		j.o.Notice(l.String() + " has no libfabric: its messages between VMs go over their network, not over the region (docs/ucx.md)")
 	}
-	// A library that has UCX only has no other way to the region.
+	// A library with only UCX has no other way to use the region.
 	if r.UCX != "" && (j.o.Cluster.Verbose || l.WithoutFabric()) {
 		for _, line := range notices {
 			j.o.Notice(line)

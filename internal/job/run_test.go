@@ -14,12 +14,12 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// The command of a run reads what its user types, and with NoInput nothing.
+// TestRunInput: the command of a run reads the user's input, and with NoInput nothing.
 func TestRunInput(t *testing.T) {
 	if err := fake.Works(); err != nil {
 		t.Skip(err)
 	}
-	dir, err := os.MkdirTemp("", "nm-run") // a control socket's path is short
+	dir, err := os.MkdirTemp("", "nm-run") // short, because a control socket's path is limited
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,8 @@ func TestRunInput(t *testing.T) {
 	}
 }
 
-// What is said before a launcher runs: of a library that may hang, but over the region; of one without libfabric with -v.
+// TestHints: before a launcher runs a warning is printed for a library that may hang, unless it uses the region, and
+// with -v for one without libfabric.
 func TestHints(t *testing.T) {
 	r := record(t)
 	r.Fabric = "/usr/lib/nearmetal"

@@ -9,8 +9,8 @@ import (
 	"nearmetal/internal/session"
 )
 
-// MarkSilent sets the state of VMs that are ready and do not answer within session.Silence to state.Silent. It asks the VMs of all
-// clusters of the list side by side.
+// MarkSilent sets the state of VMs that are ready and do not answer within session.Silence to state.Silent. It
+// queries the VMs of all clusters in the list concurrently.
 func MarkSilent(list []state.Record) {
 	var wg sync.WaitGroup
 	for i := range list {
@@ -27,7 +27,7 @@ func MarkSilent(list []state.Record) {
 	wg.Wait()
 }
 
-// markSilent is MarkSilent of one cluster.
+// markSilent is MarkSilent for one cluster.
 func markSilent(r *state.Record) {
 	reach, over := context.WithTimeout(context.Background(), session.Silence)
 	defer over()

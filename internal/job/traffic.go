@@ -20,24 +20,24 @@ import (
 	"nearmetal/internal/traffic"
 )
 
-// trafficTime bounds the gathering of counts from the VMs.
+// trafficTime bounds the collection of counts from the VMs.
 const trafficTime = time.Minute
 
-// Traffic says that a Run counts its ranks' messages.
+// Traffic makes a Run count its ranks' messages.
 type Traffic struct {
 	// Dir is a directory that is made for the VMs' counts, which traffic.ReadDir reads; "": they are not kept.
 	Dir string
-	// Done is called with what the ranks exchanged, when the command has ended well or not.
+	// Done is called with the ranks' exchanged messages when the command has ended, successfully or not.
 	Done func(*traffic.Matrix)
-	// Carried is called in place of Done where the VMs have no provider and no rank counted, with what their interfaces
-	// carried while the command ran.
+	// Carried is called instead of Done if the VMs have no provider and no rank counted, with the bytes that their
+	// interfaces carried while the command ran.
 	Carried func([]traffic.Carried)
 }
 
-// trafficDir is where the ranks of a VM put their counts: in memory, and in no share.
+// trafficDir is where the ranks of a VM write their counts: in memory, and in no share.
 func trafficDir() string { return fmt.Sprintf("/dev/shm/nearmetal-traffic-%d", os.Geteuid()) }
 
-// counted returns a cluster file whose commands count their messages. The old one stays as it is.
+// counted returns a cluster file whose commands count their messages. The old one is unchanged.
 func counted(s *spec.Cluster) *spec.Cluster {
 	c := *s
 	c.Env = maps.Clone(s.Env)
@@ -48,7 +48,7 @@ func counted(s *spec.Cluster) *spec.Cluster {
 	return &c
 }
 
-// traffic gathers the counts of the VMs. What of them cannot be had is a notice.
+// traffic collects the counts of the VMs. Missing counts are reported as a notice.
 func (j *running) traffic() {
 	cl, err := client.Connect(context.Background(), j.c.Name())
 	if err != nil {
@@ -102,7 +102,7 @@ func trafficOf(ctx context.Context, c *client.Client, vm string) ([]byte, error)
 	return out.b.Bytes(), err
 }
 
-// bounded keeps what is written to it, up to a limit.
+// bounded keeps the bytes written to it, up to a limit.
 type bounded struct {
 	b    bytes.Buffer
 	left int
@@ -116,7 +116,7 @@ func (w *bounded) Write(p []byte) (int, error) {
 	return w.b.Write(p)
 }
 
-// Places are where a cluster's VMs are, by the plan.
+// Places returns the places of a cluster's VMs in the plan.
 func Places(r *state.Record) map[string]traffic.Place {
 	list := map[string]traffic.Place{}
 	if r.Plan == nil {

@@ -12,15 +12,15 @@ import (
 	"nearmetal/internal/launch"
 )
 
-// Bounds of asking a launcher in a VM for its version.
+// Bounds of the query for a launcher's version in a VM.
 const (
-	versionTime  = time.Minute // an emulated VM reads it from its host first
+	versionTime  = time.Minute // an emulated VM first reads the program from its host
 	versionBytes = 64 << 10
 )
 
-// sameMPI says where the launcher that e starts is of another MPI, or another version, on the hosts that ssh
-// reaches: each has its own files, and ranks of two versions wait for each other for ever. Where it is not found, or says
-// nothing known, its start shows more.
+// sameMPI returns an error if the launcher that e starts belongs to another MPI, or another version, on the hosts
+// reached by ssh: each has its own files, and ranks of two versions wait for each other forever. If it is not found,
+// or its version is not known, its start will report more.
 func sameMPI(ctx context.Context, c *client.Client, e guest.Exec) error {
 	if len(c.Record.Remote) < 2 || len(e.Args) == 0 || !launch.Named(e.Args[0]) {
 		return nil
@@ -54,7 +54,7 @@ func sameMPI(ctx context.Context, c *client.Client, e guest.Exec) error {
 	return nil
 }
 
-// versionIn is what the launcher says to --version in a VM; "": nothing that could be read.
+// versionIn returns the output of the launcher's --version in a VM; "": no readable output.
 func versionIn(ctx context.Context, vm *guest.Client, e guest.Exec) string {
 	e.Args, e.NoStdin = []string{"/bin/sh", "-c", `exec "$0" --version 2>&1`, e.Args[0]}, true
 	p, err := vm.Start(e)

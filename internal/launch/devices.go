@@ -6,30 +6,30 @@ import (
 	"strings"
 )
 
-// Device is a device that every VM has, by which VMs of different hosts reach each other.
+// Device is a device that every VM has, by which VMs on different hosts reach each other.
 type Device struct {
-	RDMA       string       // RDMA device: mlx5_0; "": none, it is TCP over Net
-	Port       string       // of RDMA: 1
-	InfiniBand bool         // link layer of the port; else Ethernet (RoCE)
+	RDMA       string       // RDMA device: mlx5_0; "": none, TCP over Net
+	Port       string       // port of the RDMA device: 1
+	InfiniBand bool         // link layer of the port is InfiniBand, otherwise Ethernet (RoCE)
 	GID        string       // index of the port's GID for RoCE v2; "": unknown
-	PKey       string       // of the port on InfiniBand, 0xffff; "": unknown
+	PKey       string       // P_Key of an InfiniBand port, 0xffff; "": unknown
 	Net        string       // network interface; "": none
 	Subnet     netip.Prefix // of Net's address; not valid: none
 	Soft       bool         // soft RoCE, on an interface of the VMs' network
 }
 
-// Limits on what a rank reserves for the others.
+// Limits of the resources that a rank reserves for the others.
 const (
 	// leastUniverse is libfabric's default for FI_UNIVERSE_SIZE, the number of ranks for which ofi_rxm sizes its queues.
 	leastUniverse = 256
-	// softUniverse keeps them within the 32,767 entries of a queue of rdma_rxe: 256 a rank.
+	// softUniverse keeps the queues within the 32,767 entries of a queue of rdma_rxe: 256 per rank.
 	softUniverse = 64
 )
 
-// defaultPKey is the partition in which every port is.
+// defaultPKey is the partition of which every port is a member.
 const defaultPKey = 0x7fff
 
-// rdma are the devices with verbs.
+// rdma returns the devices with verbs.
 func (s *Setup) rdma() []Device {
 	var list []Device
 	for _, d := range s.Devices {
@@ -40,11 +40,11 @@ func (s *Setup) rdma() []Device {
 	return list
 }
 
-// ways are the variables that send messages between VMs over their devices: verbs where there is an RDMA
-// device, TCP over its interface where there is none, and the VMs' network where there is no device. They
-// keep to these: the uplink's address is the same in every VM and would be taken for a way to the others (MPICH
-// uses for each rank of a VM another interface, if libfabric offers more than one). UCX_TLS is left alone: UCX
-// finds shared memory within a VM by itself, and MPICH 4.0 hangs at its end when tcp is forced between ranks of one VM.
+// ways returns the variables that send messages between VMs over their devices: verbs on an RDMA device, TCP over a
+// device's interface if it has no verbs, and the VMs' network if no device exists. Libraries must not use other
+// interfaces: the uplink's address is the same in every VM and would be considered a route to the others (MPICH uses
+// a different interface for each rank of a VM if libfabric offers more than one). UCX_TLS is not set: UCX finds
+// shared memory within a VM on its own, and MPICH 4.0 hangs at its end when tcp is forced between ranks of one VM.
 func ways(s Setup) []variable {
 	tcp, subnet, ucx := s.Interface, s.Subnet, []string{}
 	for i := len(s.Devices) - 1; i >= 0; i-- {
@@ -83,8 +83,9 @@ func ways(s Setup) []variable {
 	universe := max(leastUniverse, s.Ranks)
 	if verbs[0].Soft {
 		universe = softUniverse
-		// By an unreliable queue UCX connects others. It drops what comes there over IPv4: rdma_rxe does not say in a
-		// completion that a packet was of that, and UCX looks for its own address at another place (seen: 1.13).
+		// UCX establishes connections over an unreliable queue. It drops packets that arrive there over IPv4, because
+		// rdma_rxe does not mark a completion as IPv4 and UCX then looks for its own address at the wrong offset
+		// (seen in 1.13).
 		vars = append(vars, variable{"UCX_UD_VERBS_ETH_DGID_CHECK", "n", false})
 	}
 	vars = append(vars,
@@ -92,8 +93,8 @@ func ways(s Setup) []variable {
 		variable{"FI_UNIVERSE_SIZE", strconv.Itoa(universe), false})
 	switch {
 	case len(verbs) > 1:
-		// UCX and btl openib choose the one nearest to a rank themselves. The provider does so for libfabric, which
-		// takes its first.
+		// UCX and btl openib choose the device nearest to a rank themselves. libfabric uses its first one, so the
+		// provider chooses for it.
 		var names []string
 		for _, d := range verbs {
 			names = append(names, d.RDMA)
@@ -115,7 +116,7 @@ func ways(s Setup) []variable {
 	return vars
 }
 
-// same returns what of returns for all devices, "" where they differ.
+// same returns the value of of that all devices share, or "" if they differ.
 func same(list []Device, of func(Device) string) string {
 	for _, d := range list {
 		if of(d) != of(list[0]) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What a VM has decides what the libraries read: each device by every library's own variables, and nothing
-// of what it has not.
+// TestDevices: the VMs' devices determine the variables of the libraries: each device is named in every library's own
+// variables, and missing devices in none.
 func TestDevices(t *testing.T) {
 	rail := netip.MustParsePrefix("10.78.0.0/16")
 	roce := Device{RDMA: "mlx5_0", Port: "1", GID: "3", Net: "eth2", Subnet: rail}
@@ -21,7 +21,7 @@ func TestDevices(t *testing.T) {
 	for name, c := range map[string]struct {
 		devices   []Device
 		ranks     int
-		want, not string // not: beginnings
+		want, not string // not: prefixes that must not occur
 	}{
 		"none": {nil, 4, network + " UCX_NET_DEVICES=eth0 FI_TCP_IFACE=eth0 FI_IVSHMEM_CORE=auto", "FI_VERBS FI_UNIVERSE UCX_IB OMPI_MCA_btl_openib FI_IVSHMEM_DEVICES"},
 		"RoCE": {[]Device{roce}, 1000, device + " UCX_NET_DEVICES=mlx5_0:1 UCX_IB_GID_INDEX=3 FI_TCP_IFACE=eth2 FI_VERBS_IFACE=eth2 FI_VERBS_GID_IDX=3 " +

@@ -1,6 +1,5 @@
-// Package launch is how an MPI library's own launcher (mpirun, mpiexec, orterun,
-// prterun) reaches into the VMs: which launcher a command is, the environment and
-// the host files that make it start its daemons in the VMs, the command line by
-// which it calls our remote shell, and the way back to it. docs/run-mpi.md is its
-// user's side.
+// Package launch lets an MPI library's own launcher (mpirun, mpiexec, orterun, prterun) start ranks in the VMs. It
+// detects which launcher a command is, writes the environment and the host files that make the launcher start its
+// daemons in the VMs, parses the command line by which it calls nearmetal's remote shell, and routes the connection
+// back to it. docs/run-mpi.md documents it for users.
 package launch

@@ -13,63 +13,62 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// Side is where a launcher runs.
+// Side states where a launcher runs.
 type Side int
 
 const (
-	// OnHost: beside nearmetal. Its agent asks the cluster's owner; its daemons in the VMs
-	// call back over the uplink.
+	// OnHost: outside the VMs, on their host. The launcher's agent connects to the cluster's owner; its daemons in
+	// the VMs call back over the uplink.
 	OnHost Side = iota
-	// InVM: in the first VM. Everything runs over the VMs' network.
+	// InVM: in the first VM. All traffic uses the VMs' network.
 	InVM
 )
 
-// Setup is what a launcher has to know of a cluster.
+// Setup describes a cluster to a launcher.
 type Setup struct {
 	Side         Side
-	Cluster      string       // its name: the agent on the host reads it from NEARMETAL_CLUSTER
+	Cluster      string       // name; the agent on the host reads it from NEARMETAL_CLUSTER
 	Agent        string       // absolute path of the remote shell, see Link
 	OpenMPIHosts string       // absolute path of a host file: names, format openmpi
-	MPICHHosts   string       // absolute path of a host file, format mpich: on the host with addresses, see AddressHostfile
+	MPICHHosts   string       // absolute path of a host file, format mpich: with addresses if the launcher runs on the host, see AddressHostfile
 	Subnet       netip.Prefix // of the VMs' network
-	Interface    string       // of the VMs' network in every VM: "eth0"
+	Interface    string       // interface of the VMs' network in every VM: "eth0"
 	Root         bool         // ranks run as uid 0
 	Fabric       string       // absolute path of the libfabric provider in the VMs; "": not used
 	UCX          bool         // programs in the VMs have the transport for UCX preloaded
-	PreferUCX    bool         // libraries that have both libfabric and UCX take UCX
+	PreferUCX    bool         // libraries that have both libfabric and UCX use UCX
 	userUCX      bool         // the user has chosen Open MPI's pml ucx; set by Env
-	Providers    []string     // folders of other libfabric providers, see ProviderFolders
-	Devices      []Device     // of the VMs, which reach those of other hosts by them; none: over their network
-	Ranks        int          // that the VMs have vCPUs for
-	RegionRanks  int          // that there is to be room for in the region of a host's VMs; 0: the first rank in it decides
+	Providers    []string     // directories of other libfabric providers, see ProviderFolders
+	Devices      []Device     // the VMs' devices to those on other hosts; none: they use their network
+	Ranks        int          // number of ranks for which the VMs have vCPUs
+	// RegionRanks is the number of ranks for which the region of a host's VMs has room; 0: the first rank in it decides.
+	RegionRanks int
 	// Overcommitted: VMs wait for each other's CPUs, and ranks that wait must sleep for others to run.
 	Overcommitted bool
-	OtherHosts    bool // the job has VMs on further hosts, which the provider's region does not reach
+	OtherHosts    bool // the job has VMs on other hosts, which the provider's region does not reach
 }
 
-// marker names the variables that nearmetal set, so that a cluster started from within
-// the environment of another does not take the other's for the user's own.
+// marker names the variables that nearmetal set, so that a cluster started from within the environment of another
+// does not treat the other's values as the user's own.
 const marker = "NEARMETAL_LAUNCH"
 
-// variable of a launcher's environment. One that is forced says where the VMs are and how
-// they are reached: with another value ranks would run elsewhere without a word, so it is
-// set whatever the user has (a batch system's module may set it). The others are a choice:
-// the user's own value stays.
+// variable is a variable of a launcher's environment. A forced one states where the VMs are and how to reach them.
+// With another value ranks would silently run elsewhere, so it overrides the user's value (a batch system's module
+// may have set it). For the others the user's own value has priority.
 type variable struct {
 	name, value string
 	forced      bool
 }
 
-// oldNames are variables of the provider under their earlier names, until 0.2.0: who sets one has chosen.
+// oldNames are the names that variables of the provider had until 0.2.0: a user who sets one has chosen.
 var oldNames = map[string]string{"FI_IVSHMEM_INNER": "FI_IVSHMEM_CORE", "FI_IVSHMEM_NAP": "FI_IVSHMEM_WAIT_TIMEOUT"}
 
-// Env returns the variables (NAME=value, in the order of their names) that make any known
-// launcher start its ranks in the VMs. environ is what the launcher would otherwise have:
-// variables of choice that are set there are left out. It is an error when a path or the
-// interface has a character that a launcher would break it at.
+// Env returns the variables (NAME=value, ordered by name) that make any known launcher start its ranks in the VMs.
+// environ is the launcher's environment without them: variables of choice that are set there are omitted. It fails if
+// a path or the interface has a character at which a launcher would split it.
 //
-// The variables of all libraries are set at once: which mpirun it will be is not known
-// when a shell is opened, and none minds another's.
+// The variables of all libraries are set at once: when a shell is opened it is not known which mpirun will be used,
+// and no library minds another's variables.
 func Env(s Setup, environ []string) ([]string, error) {
 	paths := []string{s.Agent, s.OpenMPIHosts, s.MPICHHosts}
 	if s.Fabric != "" {
@@ -128,11 +127,11 @@ var interfaceName = lazyregexp.New(`^[A-Za-z0-9_.-]{1,15}$`)
 // hydra is the launcher of MPICH (all versions), MVAPICH and Intel MPI.
 func hydra(s Setup) []variable {
 	return []variable{
-		// "ssh": the agent is called as `AGENT -x HOST "PROXY" …`.
+		// With "ssh" hydra calls the agent as `AGENT -x HOST "PROXY" …`.
 		{"HYDRA_LAUNCHER", "ssh", true},
 		{"HYDRA_LAUNCHER_EXEC", s.Agent, true},
 		{"HYDRA_HOST_FILE", s.MPICHHosts, true},
-		// No batch system is asked for hosts.
+		// "user" keeps hydra from querying a batch system for hosts.
 		{"HYDRA_RMK", "user", true},
 		{"I_MPI_HYDRA_BOOTSTRAP", "ssh", true},
 		{"I_MPI_HYDRA_BOOTSTRAP_EXEC", s.Agent, true},
@@ -142,15 +141,14 @@ func hydra(s Setup) []variable {
 	}
 }
 
-// batchSystems are the resource managers that Open MPI would ask for hosts when it is
-// started in a job of theirs.
+// batchSystems are the resource managers that Open MPI would query for hosts when it is started in one of their jobs.
 const batchSystems = "^slurm,tm,lsf,gridengine,loadleveler,alps"
 
 // openmpi4 is Open MPI 4's launcher (ORTE).
 //
-// plm_rsh_no_tree_spawn is not among them: with it the daemons leave the remote shell and
-// would outlive it. A wide routing tree does as well: every daemon is started by and
-// talks to the launcher only, never to another over the wrong interface.
+// plm_rsh_no_tree_spawn is not used: with it the daemons detach from the remote shell and would outlive it. A wide
+// routing tree has the same effect without that: every daemon is started by the launcher and connects only to it,
+// never to another daemon over the wrong interface.
 func openmpi4(s Setup) []variable {
 	vars := []variable{
 		{"OMPI_MCA_plm", "rsh", true},
@@ -158,12 +156,11 @@ func openmpi4(s Setup) []variable {
 		{"OMPI_MCA_orte_default_hostfile", s.OpenMPIHosts, true},
 		{"OMPI_MCA_ras", batchSystems, true},
 		{"OMPI_MCA_routed_radix", treeWidth, true},
-		// More ranks than vCPUs: allowed.
+		// More ranks than vCPUs are allowed.
 		{"OMPI_MCA_rmaps_base_oversubscribe", "1", false},
 	}
 	if s.Side == OnHost {
-		// The VMs' names are not known here: asking a name server for them takes half a
-		// minute where it does not answer.
+		// The VMs' names are not known here: a query to a name server that does not answer lasts half a minute.
 		vars = append(vars, variable{"OMPI_MCA_if_base_do_not_resolve", "1", true})
 	} else {
 		vars = append(vars, variable{"OMPI_MCA_oob_tcp_if_include", s.Subnet.Masked().String(), false})
@@ -174,7 +171,7 @@ func openmpi4(s Setup) []variable {
 	return vars
 }
 
-// treeWidth is more than the VMs of any cluster.
+// treeWidth is larger than the number of VMs of any cluster.
 const treeWidth = "4096"
 
 // prrte is Open MPI 5's launcher.
@@ -185,7 +182,7 @@ func prrte(s Setup) []variable {
 		{"PRTE_MCA_prte_default_hostfile", s.OpenMPIHosts, true},
 		{"PRTE_MCA_ras", batchSystems, true},
 		{"PRTE_MCA_rml_base_radix", treeWidth, true},
-		// With ":oversubscribe" alone all ranks would go to the first VM.
+		// With ":oversubscribe" only, all ranks would be placed in the first VM.
 		{"PRTE_MCA_rmaps_default_mapping_policy", "slot:oversubscribe", false},
 	}
 	if s.Side == OnHost {
@@ -199,11 +196,11 @@ func prrte(s Setup) []variable {
 	return vars
 }
 
-// pathCharacters are those that no launcher breaks a path at: Open MPI splits its agent at
-// blanks and colons, hydra hands it to a shell unquoted.
+// pathCharacters matches paths that no launcher splits: Open MPI splits its agent at blanks and colons, and hydra
+// passes it to a shell unquoted.
 var pathCharacters = lazyregexp.New(`^/[A-Za-z0-9_./+@%=,-]*$`)
 
-// CheckPath says whether launchers can be given path, which must be absolute.
+// CheckPath returns an error if launchers cannot use path, which must be absolute.
 func CheckPath(path string) error {
 	if !pathCharacters().MatchString(path) {
 		return fmt.Errorf("the path %q has a character that MPI launchers break it at; set NEARMETAL_RUNTIME_DIR to a directory with letters, digits and ._+-/ only", path)
@@ -211,11 +208,11 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// AgentName is the name by which nearmetal is a remote shell.
+// AgentName is the program name under which nearmetal acts as a remote shell.
 const AgentName = "nearmetal-rsh"
 
-// Link makes the remote shell's name for the program exe in directory dir, and returns its
-// path. Launchers take one word without blanks for it, wherever exe is.
+// Link creates the remote shell's name for the program exe in directory dir, and returns its path. Launchers accept
+// only one word without blanks, and exe may contain some.
 func Link(dir, exe string) (string, error) {
 	path := filepath.Join(dir, AgentName)
 	if err := CheckPath(path); err != nil {
@@ -224,7 +221,8 @@ func Link(dir, exe string) (string, error) {
 	if to, err := os.Readlink(path); err == nil && to == exe {
 		return path, nil
 	}
-	// Made aside and renamed: a launcher that is starting finds the one or the other.
+	// The link is made under another name and renamed, so that a launcher that is starting finds either the old or
+	// the new one.
 	aside := path + "." + strconv.Itoa(os.Getpid())
 	if err := os.Symlink(exe, aside); err != nil {
 		return "", fmt.Errorf("launch: %w", err)
@@ -236,17 +234,16 @@ func Link(dir, exe string) (string, error) {
 	return path, nil
 }
 
-// inAgentOnly are variables that a launcher sets for itself and its agent inherits: in a
-// VM they would be taken for the user's.
+// inAgentOnly are variables that a launcher sets for itself and that its agent inherits: in a VM they would be
+// treated as the user's.
 var inAgentOnly = []string{
 	"PMI_", "PMIX_", "HYDI_", "OMPI_COMM_WORLD_", "OMPI_TOOL_NAME", "OMPI_VERSION", "OMPI_LIBDIR_LOC", "OMPI_MCA_PREFIXES",
 	"HFI_NO_BACKTRACE", "IPATH_NO_BACKTRACE",
 }
 
-// AgentEnv returns the part of a remote shell's environment that its command in a VM gets.
-// sshd would give a fresh login's; we give the launcher's own, so that modules and
-// variables of the shell that started it hold in the VMs, without what the launcher
-// keeps there for itself.
+// AgentEnv returns the part of a remote shell's environment that is passed to its command in a VM. sshd would provide
+// a fresh login's environment; nearmetal passes the launcher's own, without the variables that the launcher keeps
+// there for itself. Modules and variables of the shell that started the launcher therefore apply in the VMs.
 func AgentEnv(environ []string) []string {
 	var out []string
 next:

@@ -17,7 +17,7 @@ func setup(side Side) Setup {
 	}
 }
 
-// TestEnvGolden: UPDATE=1 go test writes the files anew.
+// TestEnvGolden compares Env with testdata. UPDATE=1 go test rewrites the files.
 func TestEnvGolden(t *testing.T) {
 	for name, s := range map[string]Setup{"host": setup(OnHost), "vm": setup(InVM), "root": setup(OnHost), "fabric": setup(OnHost)} {
 		s.Root = name == "root"
@@ -61,13 +61,13 @@ func TestEnvUsersValues(t *testing.T) {
 		t.Error("the ranks would go elsewhere: HYDRA_LAUNCHER")
 	}
 
-	// What the user sets behind ours, as in a batch script, is the user's.
+	// A value that the user appends after nearmetal's, as in a batch script, is the user's.
 	changed := append(slices.Clone(vars), "FI_TCP_IFACE=eth7")
 	if again, err := Env(setup(OnHost), changed); err != nil || has(again, "FI_TCP_IFACE") || !has(again, "FI_UDP_IFACE") {
 		t.Errorf("%q, %v", again, err)
 	}
 
-	// Within the environment of another cluster what that one set is not a user's choice.
+	// In the environment of another cluster, the variables set by that cluster are not the user's choice.
 	other := setup(OnHost)
 	other.Subnet = netip.MustParsePrefix("10.78.0.0/16")
 	again, err := Env(other, append(user, vars...))

@@ -33,7 +33,7 @@ func TestFabricUsersValues(t *testing.T) {
 		}
 	}
 
-	// The user's folders stay, before ours, and so do the user's choices.
+	// The user's directories stay, before nearmetal's, and the user's choices stay.
 	user := []string{"FI_PROVIDER_PATH=/site/libfabric", "FI_PROVIDER=tcp", "OMPI_MCA_mtl=^ofi"}
 	vars = fabricEnv(t, user...)
 	if !slices.Contains(vars, first+"/site/libfabric:"+ours) {
@@ -45,7 +45,7 @@ func TestFabricUsersValues(t *testing.T) {
 		}
 	}
 
-	// An earlier call knew another MPI library: this one's folder is added.
+	// An earlier call knew another MPI library: this library's directory is added.
 	s := setup(OnHost)
 	s.Fabric = providerFile
 	earlier, _ := Env(s, nil)
@@ -53,13 +53,13 @@ func TestFabricUsersValues(t *testing.T) {
 		t.Errorf("no %s in %q", library, again)
 	}
 
-	// Within the environment that an earlier call made, nothing doubles.
+	// In the environment that an earlier call made, no entry is repeated.
 	if again := fabricEnv(t, append(user, vars...)...); !slices.Contains(again, first+"/site/libfabric:"+ours) {
 		t.Errorf("%q", again)
 	}
 }
 
-// Ranks learn that VMs wait for each other's CPUs, and the user's own value stays.
+// TestFabricOvercommit: ranks learn that VMs wait for each other's CPUs, and the user's own value stays.
 func TestFabricOvercommit(t *testing.T) {
 	for _, c := range []struct {
 		overcommitted bool
@@ -75,7 +75,7 @@ func TestFabricOvercommit(t *testing.T) {
 	}
 }
 
-// With VMs on other hosts the provider gets one behind it.
+// TestFabricOtherHosts: with VMs on other hosts the provider gets a core provider.
 func TestFabricOtherHosts(t *testing.T) {
 	s := setup(OnHost)
 	s.Fabric, s.OtherHosts = providerFile, true

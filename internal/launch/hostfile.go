@@ -11,18 +11,17 @@ import (
 // Host is one VM as a launcher sees it.
 type Host struct {
 	Name  string     // 1 to 63 letters, digits and hyphens
-	IP    netip.Addr // in the VMs' network
-	Slots int        // ranks that it has a vCPU for, at least 1
+	IP    netip.Addr // address in the VMs' network
+	Slots int        // number of ranks for which it has a vCPU, at least 1
 }
 
-// Formats are what Hostfile can write.
+// Formats are the formats of Hostfile.
 var Formats = []string{"openmpi", "mpich", "slurm", "pdsh"}
 
 var hostName = lazyregexp.New(`^[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 
-// CheckHosts says what is wrong with the hosts of a launcher that runs on the host called
-// hostname. Launchers start what belongs to "their own host" without a remote shell: a VM
-// of the host's name would silently get no ranks.
+// CheckHosts returns an error if a launcher on the host called hostname cannot use the hosts. Launchers start
+// processes on "their own host" without a remote shell: a VM with the host's name would silently get no ranks.
 func CheckHosts(hosts []Host, hostname string) error {
 	own, _, _ := strings.Cut(hostname, ".")
 	for _, h := range hosts {
@@ -39,16 +38,15 @@ func CheckHosts(hosts []Host, hostname string) error {
 	return nil
 }
 
-// Hostfile returns the hosts as the file that a launcher reads, in one of Formats: openmpi
-// (--hostfile), mpich (-f; Intel MPI and MVAPICH read it too), slurm (SLURM_HOSTFILE for
-// --distribution=arbitrary: one line a task), pdsh (WCOLL, also for anything that wants
-// one name a line).
+// Hostfile returns the hosts in one of Formats: openmpi (--hostfile), mpich (-f; also read by Intel MPI and MVAPICH),
+// slurm (SLURM_HOSTFILE for --distribution=arbitrary: one line per task), pdsh (WCOLL, also for any program that
+// expects one name per line).
 func Hostfile(hosts []Host, format string) (string, error) {
 	return hostfile(hosts, format, func(h Host) string { return h.Name })
 }
 
-// AddressHostfile is Hostfile with addresses in place of names, for a launcher that looks
-// each name up on the host, where the VMs' names are not known.
+// AddressHostfile returns Hostfile's result with addresses instead of names, for a launcher that looks each name up
+// on the host, where the VMs' names are not known.
 func AddressHostfile(hosts []Host, format string) (string, error) {
 	return hostfile(hosts, format, func(h Host) string { return h.IP.String() })
 }

@@ -21,17 +21,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The lab is two network namespaces in place of two VMs, joined as VMs are: eth0 between
-// them, eth1 a tap on the user network of a QEMU without a machine, with the same address
-// in both. The launchers, the daemons, the remote shell's code and the way back are the
-// real ones. The "host" is a namespace too, so its addresses and its name server are the
-// test's. Everything dies with the process: it is process 1 of a PID namespace.
+// The lab uses two network namespaces instead of two VMs, connected like VMs: eth0 between them, and eth1 a tap on
+// the user network of a QEMU without a machine, with the same address in both. The launchers, the daemons, the remote
+// shell's code and the route back are the real ones. The "host" is also a namespace, so that the test controls its
+// addresses and its name server. All processes die with the test, which is process 1 of a PID namespace.
 
 const labMark = "NEARMETAL_TEST_LAB"
 
 var labUplink = netip.MustParsePrefix("10.0.2.2/24")
 
-// TestMain is also the remote shell of the lab.
+// TestMain also acts as the remote shell of the lab.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == AgentName {
 		fmt.Fprintln(os.Stderr, "lab:", labAgent())
@@ -40,8 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// labAgent runs a command in the namespaces of a VM, whose process' number is in the
-// lab's directory under its name and its address.
+// labAgent runs a command in the namespaces of a VM. The lab's directory has the PID of the VM's process under its
+// name and its address.
 func labAgent() error {
 	host, words, err := RshArgs(os.Args[1:])
 	if err != nil {
@@ -52,7 +51,7 @@ func labAgent() error {
 	if err != nil {
 		return err
 	}
-	// As in nearmetal: only a launcher on the host is called back over the uplink.
+	// As in nearmetal, only a launcher on the host is called back over the uplink.
 	if os.Getenv("NEARMETAL_CLUSTER") != "" {
 		words = CallBack(words, labUplink, "eth0")
 	}
@@ -76,7 +75,7 @@ func labAgent() error {
 	return syscall.Exec(nsenter, argv, AgentEnv(environ))
 }
 
-// lab runs body in a lab: it starts the test anew in namespaces of its own.
+// lab runs body in a lab: it re-executes the test in namespaces of its own.
 func lab(t *testing.T, body func(t *testing.T, l *theLab)) {
 	t.Helper()
 	if testing.Short() {
@@ -106,7 +105,7 @@ func lab(t *testing.T, body func(t *testing.T, l *theLab)) {
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
-	// Pdeathsig is sent when the thread ends that started the child.
+	// Pdeathsig is sent when the thread that started the child ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	out, err := cmd.CombinedOutput()
@@ -119,7 +118,7 @@ func lab(t *testing.T, body func(t *testing.T, l *theLab)) {
 	}
 }
 
-// need ends a test that cannot run here: skipped at a developer's, failed in CI.
+// need skips a test that cannot run here; in CI it fails the test.
 func need(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -129,12 +128,12 @@ func need(t *testing.T, format string, args ...any) {
 }
 
 type theLab struct {
-	dir   string // agent, host files, hosts/NAME
-	pids  []int  // of the VMs' first processes
+	dir   string // contains agent, host files, hosts/NAME
+	pids  []int  // PIDs of the VMs' first processes
 	hosts []Host
 
 	mu      sync.Mutex
-	queries []string // names that the host's name server was asked for
+	queries []string // names that the host's name server received
 }
 
 func newLab(t *testing.T) *theLab {
@@ -165,14 +164,14 @@ func newLab(t *testing.T) *theLab {
 		sh(t, "nsenter -t %[1]d -n sh -c 'ip link set lo up; ip addr add 10.77.0.%[2]d/16 dev eth0; ip link set eth0 up'", pid, i+1)
 		l.uplink(t, pid)
 	}
-	// The kernel notes up to a second late that the link is up, and UCX takes no other interface.
+	// The kernel notices up to a second late that the link is up, and UCX uses no interface before that.
 	for _, pid := range l.pids {
 		sh(t, "nsenter -t %d -n timeout 60 sh -c 'until ip link show eth0 | grep -q \"state UP\"; do sleep 0.02; done'", pid)
 	}
 	if _, err := Link(l.dir, "/proc/self/exe"); err != nil {
 		t.Fatal(err)
 	}
-	// /proc/self/exe of the launcher would be the launcher: the file itself.
+	// In the launcher /proc/self/exe would be the launcher, so the agent is a link to the file itself.
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +182,7 @@ func newLab(t *testing.T) *theLab {
 	return l
 }
 
-// vm starts the first process of a "VM", and returns its number.
+// vm starts the first process of a "VM" and returns its PID.
 func (l *theLab) vm(t *testing.T, name string, i int) int {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -191,8 +190,8 @@ func (l *theLab) vm(t *testing.T, name string, i int) int {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	// Its own /dev/shm, /tmp and boot id: what libraries tell machines apart by, and what
-	// they would share on one.
+	// The VM has its own /dev/shm, /tmp and boot ID: libraries distinguish machines by them, or would share them on
+	// one machine.
 	script := fmt.Sprintf(`set -e
 hostname %[2]s
 printf '127.0.0.1 localhost\n10.77.0.1 vm0\n10.77.0.2 vm1\n10.0.2.2 labhost\n' > %[1]s/%[2]s.hosts
@@ -218,13 +217,12 @@ exec sleep infinity`, l.dir, name, i)
 	return cmd.Process.Pid
 }
 
-// uplink adds to a VM an eth1 on the user network of a QEMU that runs in the host's
-// namespace and has no machine.
+// uplink adds to a VM an eth1 on the user network of a QEMU without a machine, which runs in the host's namespace.
 func (l *theLab) uplink(t *testing.T, pid int) {
 	t.Helper()
 	tap := make(chan *os.File)
 	go func() {
-		// The thread is not given back: it stays in the VM's namespace and ends.
+		// The thread stays locked: it remains in the VM's namespace until it ends.
 		runtime.LockOSThread()
 		tap <- openTap(t, pid)
 	}()
@@ -244,7 +242,7 @@ func (l *theLab) uplink(t *testing.T, pid int) {
 	sh(t, "nsenter -t %d -n sh -c 'ip addr add 10.0.2.15/24 dev eth1; ip link set eth1 up; ip route add default via 10.0.2.2'", pid)
 }
 
-// openTap makes eth1 in the network namespace of process pid.
+// openTap creates eth1 in the network namespace of process pid.
 func openTap(t *testing.T, pid int) *os.File {
 	ns, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -272,7 +270,7 @@ func openTap(t *testing.T, pid int) *os.File {
 	return os.NewFile(uintptr(fd), "tap")
 }
 
-// nameServer answers every question on 127.0.0.1 with "no such name" and remembers it.
+// nameServer answers every query on 127.0.0.1 with "no such name" and records it.
 func (l *theLab) nameServer(t *testing.T) {
 	t.Helper()
 	c, err := net.ListenPacket("udp", "127.0.0.1:53")
@@ -289,7 +287,7 @@ func (l *theLab) nameServer(t *testing.T) {
 			if n < 13 {
 				continue
 			}
-			// The first question's name: labels, each after its length (RFC 1035, 4.1.2).
+			// The first question's name is a list of labels, each preceded by its length (RFC 1035, 4.1.2).
 			var name []string
 			for p := 12; p < n && buf[p] != 0 && p+1+int(buf[p]) <= n; p += 1 + int(buf[p]) {
 				name = append(name, string(buf[p+1:p+1+int(buf[p])]))
@@ -303,7 +301,7 @@ func (l *theLab) nameServer(t *testing.T) {
 	}()
 }
 
-// asked returns the names that were looked up since the last call.
+// asked returns the names that were queried since the last call.
 func (l *theLab) asked() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -312,7 +310,7 @@ func (l *theLab) asked() []string {
 	return q
 }
 
-// labSetup is what launchers need to know of the lab in dir.
+// labSetup returns the Setup of the lab in dir.
 func labSetup(dir string, side Side) Setup {
 	return Setup{
 		Side: side, Cluster: "lab", Agent: filepath.Join(dir, AgentName), Root: true, Interface: "eth0",
@@ -321,8 +319,7 @@ func labSetup(dir string, side Side) Setup {
 	}
 }
 
-// run runs argv where side says, with Env and the further variables, and returns what it
-// wrote and its status.
+// run runs argv on the given side, with Env and the further variables, and returns its output and exit status.
 func (l *theLab) run(t *testing.T, side Side, further []string, argv ...string) (string, int) {
 	t.Helper()
 	out, status, ended := l.within(t, 4*time.Minute, side, further, argv...)
@@ -332,7 +329,7 @@ func (l *theLab) run(t *testing.T, side Side, further []string, argv ...string) 
 	return out, status
 }
 
-// within does the same, and says whether the command has ended within the bound.
+// within does the same as run, and reports whether the command ended within the bound.
 func (l *theLab) within(t *testing.T, bound time.Duration, side Side, further []string, argv ...string) (string, int, bool) {
 	t.Helper()
 	s := labSetup(l.dir, side)

@@ -15,15 +15,15 @@ import (
 // mpi is one library on this machine.
 type mpi struct {
 	name     string
-	launcher string // looked up in PATH when not absolute
+	launcher string // looked up in PATH unless absolute
 	compiler string
 	library  Library
 	major    int
-	leave    bool // RANKS_LEAVE, see testdata/ranks.c
+	leave    bool // sets RANKS_LEAVE, see testdata/ranks.c
 }
 
-// libraries are those that every release of ours is tested with: Debian's, and the wheels
-// that scripts/wheels.sh puts into build/venv.
+// libraries returns the libraries that every release is tested with: Debian's, and the wheels that scripts/wheels.sh
+// installs in build/venv.
 func libraries(t *testing.T) []mpi {
 	t.Helper()
 	top, err := filepath.Abs("../..")
@@ -39,8 +39,8 @@ func libraries(t *testing.T) []mpi {
 	}
 }
 
-// ownOpenMPI is the major version of the distribution's Open MPI, as its compiler says: 4 on Debian 12,
-// 5 on Debian 13.
+// ownOpenMPI returns the major version of the distribution's Open MPI, as reported by its compiler: 4 on Debian 12, 5
+// on Debian 13.
 func ownOpenMPI() (major int) {
 	out, _ := exec.Command("mpicc.openmpi", "--showme:version").CombinedOutput()
 	if _, version, ok := strings.Cut(string(out), "Open MPI "); ok {
@@ -76,7 +76,7 @@ func addresses(t *testing.T) []net.Addr {
 
 var rankLine = regexp.MustCompile(`(?m)^rank (\d+) of (\d+) on (\S+): right$`)
 
-// where returns the number of ranks that found everything right, by host.
+// where returns, by host, the number of ranks that found everything right.
 func where(output string) map[string]int {
 	n := map[string]int{}
 	for _, m := range rankLine.FindAllStringSubmatch(output, -1) {
@@ -85,9 +85,8 @@ func where(output string) map[string]int {
 	return n
 }
 
-// TestLaunchers: the ranks of every library's own launcher land in the VMs, with no flag
-// of ours, from a host with a public address, with a loopback only, in a batch job, and
-// from within the first VM.
+// TestLaunchers: the ranks of every library's own launcher start in the VMs without any flag of nearmetal, from a
+// host with a public address, with a loopback only, in a batch job, and from within the first VM.
 func TestLaunchers(t *testing.T) {
 	lab(t, func(t *testing.T, l *theLab) {
 		for _, m := range libraries(t) {
@@ -127,7 +126,7 @@ func testLauncher(t *testing.T, l *theLab, m mpi) {
 	} else if m.library != OpenMPI || m.major < 5 {
 		t.Error(why)
 	}
-	// A public address from here on: Open MPI 5 holds the VMs' private ones for unreachable from it.
+	// From here on the host has a public address: Open MPI 5 considers the VMs' private ones unreachable from it.
 	sh(t, "ip link add public type veth peer name other && ip addr add 192.0.2.2/24 dev public && ip link set public up && ip link set other up")
 	defer sh(t, "ip link del public")
 	if why := NeedsVM(got, addresses(t)); why != "" {
@@ -135,7 +134,7 @@ func testLauncher(t *testing.T, l *theLab, m mpi) {
 	}
 	spread("public", OnHost, nil, both, "-n", "4")
 	spread("one", OnHost, nil, map[string]int{"vm0": 1}, "-n", "1")
-	// hydra goes over the hosts once more, two ranks a time; Open MPI shares the rest out.
+	// hydra starts over at the first host, two ranks per host; Open MPI distributes the remainder.
 	six := map[string]int{"vm0": 4, "vm1": 2}
 	if m.library == OpenMPI {
 		six = map[string]int{"vm0": 3, "vm1": 3}
@@ -163,7 +162,7 @@ func testLauncher(t *testing.T, l *theLab, m mpi) {
 		}
 	})
 	t.Run("killed", func(t *testing.T) {
-		// Open MPI 5's mpirun stays now and then (docs/mpi-troubleshooting.md): another one is given as long as it takes.
+		// Open MPI 5's mpirun sometimes does not return (docs/mpi-troubleshooting.md): a second run then has no time limit.
 		if m.name == "openmpi5" {
 			if _, status, ended := l.within(t, time.Minute, OnHost, nil, m.launcher, "-n", "4", program, "kill", "3", "9"); ended && status != 0 {
 				return

@@ -8,10 +8,10 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// Library is an MPI library, as far as its launcher differs from others'.
+// Library is an MPI library, as far as its launcher differs from others.
 type Library string
 
-// The libraries whose launchers are known.
+// The libraries with known launchers.
 const (
 	OpenMPI Library = "Open MPI"
 	MPICH   Library = "MPICH"
@@ -23,11 +23,11 @@ const (
 type Launcher struct {
 	Program string // absolute path, symbolic links followed
 	Library Library
-	Version string // as it says itself, "4.1.4"; empty: it does not say
-	Device  string // of MPICH, "ch4:ucx" or "ch4:ucx,ofi", as it was configured; empty: it does not say
+	Version string // as it reports it, "4.1.4"; empty: not reported
+	Device  string // configured device of MPICH, "ch4:ucx" or "ch4:ucx,ofi"; empty: not reported
 }
 
-// Major is the first number of the version, 0 when there is none.
+// Major returns the first number of the version, or 0 if the version is unknown.
 func (l Launcher) Major() int {
 	s, _, _ := strings.Cut(l.Version, ".")
 	n, err := strconv.Atoi(s)
@@ -37,7 +37,7 @@ func (l Launcher) Major() int {
 	return n
 }
 
-// Daemon is the program that the launcher starts in each VM, which must be found there.
+// Daemon returns the program that the launcher starts in each VM, where it must be installed.
 func (l Launcher) Daemon() string {
 	switch {
 	case l.Library == OpenMPI && l.Major() >= 5:
@@ -50,13 +50,14 @@ func (l Launcher) Daemon() string {
 	return "hydra_pmi_proxy"
 }
 
-// WithoutFabric reports whether the library is known to have no libfabric, and so none of our provider.
+// WithoutFabric reports whether the library is known to have no libfabric and therefore cannot use nearmetal's
+// provider.
 func (l Launcher) WithoutFabric() bool {
 	return l.Device != "" && !strings.Contains(l.Device, "ofi")
 }
 
-// HangWarning is a line to print for a library that hangs at the end of programs whose ranks are in
-// more than one VM (docs/mpi-troubleshooting.md); empty: none.
+// HangWarning returns a line to print for a library that hangs at the end of programs whose ranks are in more than
+// one VM (docs/mpi-troubleshooting.md); empty: none.
 func (l Launcher) HangWarning(vms int) string {
 	if l.Library != MPICH || vms < 2 || l.Device != "ch4:ucx" {
 		return ""
@@ -68,12 +69,12 @@ func (l Launcher) HangWarning(vms int) string {
 	return l.String() + " on UCX may hang in MPI_Finalize with ranks in several VMs, when all results are out: use MPICH 4.2 or later, or Open MPI (docs/mpi-troubleshooting.md)"
 }
 
-// String is the library and its version: "Open MPI 4.1.4".
+// String returns the library and its version: "Open MPI 4.1.4".
 func (l Launcher) String() string {
 	return strings.TrimSpace(string(l.Library) + " " + l.Version)
 }
 
-// What launchers answer to --version.
+// Output of launchers for --version.
 var (
 	// "mpirun (Open MPI) 5.0.11", "mpirun.openmpi (OpenRTE) 4.1.4", "mpirun (IBM Spectrum MPI) 10.3".
 	openMPIVersion = lazyregexp.New(`(?m)^\S+ \((?:Open MPI|OpenRTE|IBM Spectrum MPI)\) (\d[\w.+-]*)`)
@@ -84,7 +85,7 @@ var (
 	intelVersion = lazyregexp.New(`(?m)^Intel\(R\) MPI Library for Linux\S* OS, Version (\d+(?:\.\d+)*)`)
 )
 
-// device is what an MPICH's hydra says that it was configured with.
+// device returns the device in the output of an MPICH's hydra.
 func device(lib Library, output string) string {
 	if m := hydraDevice().FindStringSubmatch(output); m != nil && lib == MPICH {
 		return m[1]
@@ -92,14 +93,15 @@ func device(lib Library, output string) string {
 	return ""
 }
 
-// Said returns the launcher that program is, by what it said to --version; false: it said nothing known.
+// Said returns the launcher program whose --version printed said; ok is false if the output is not a known
+// launcher's.
 func Said(program, output string) (Launcher, bool) {
 	lib, v, ok := classify(program, output)
 	return Launcher{Program: program, Library: lib, Version: v, Device: device(lib, output)}, ok
 }
 
-// classify returns a launcher's library and version by what it answered to --version.
-// The path distinguishes MVAPICH from MPICH where its hydra does not.
+// classify returns a launcher's library and version from the output of --version. The path distinguishes MVAPICH from
+// MPICH if its hydra does not.
 func classify(path, output string) (lib Library, version string, ok bool) {
 	if m := intelVersion().FindStringSubmatch(output); m != nil {
 		return Intel, m[1], true

@@ -44,7 +44,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// What a run warns of, by what the launchers themselves say.
+// TestLibraryWarnings compares the warnings of a run with the launchers' own output.
 func TestLibraryWarnings(t *testing.T) {
 	for file, c := range map[string]struct{ hangs, without bool }{
 		"mpich-4.0.2": {true, true}, "mpich-5.0.2": {}, "openmpi-4.1.4": {}, "openmpi-5.0.11": {}, "intel-2021.18": {}, "mvapich-4.0": {},

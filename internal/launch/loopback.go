@@ -2,13 +2,11 @@ package launch
 
 import "net"
 
-// NeedsVM says why launcher l cannot run on this host and has to run in the first VM;
-// empty: it can. addrs are the addresses of the host's interfaces that are up
-// (net.InterfaceAddrs returns them).
+// NeedsVM returns the reason why launcher l cannot run on this host and has to run in the first VM; empty: it can run
+// here. addrs are the addresses of the host's interfaces that are up (net.InterfaceAddrs returns them).
 //
-// Open MPI 5's daemons crash where the launcher's host has no address besides its
-// loopback's (PRRTE 3.0.14: the host then has no aliases, and the list of all nodes'
-// aliases that is sent to the daemons starts with an empty one).
+// Open MPI 5's daemons crash if the launcher's host has only a loopback address (PRRTE 3.0.14: the host then has no
+// aliases, and the list of all nodes' aliases that is sent to the daemons starts with an empty one).
 func NeedsVM(l Launcher, addrs []net.Addr) string {
 	if l.Library != OpenMPI || l.Major() < 5 {
 		return ""

@@ -8,17 +8,17 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// The marker holds NAME@SUM of each variable that Env has put into an environment, with a colon between. The sum, of
-// its value, shows whether somebody has set another since: that is the user's own.
+// The marker is a list of NAME@SUM, separated by colons, with each variable that Env has set. SUM is a checksum of
+// its value: if the variable has another value now, the user has set it.
 
 var ourVariable = lazyregexp.New(`^([A-Za-z_][A-Za-z0-9_]{0,63})(?:@([0-9a-f]{8}))?$`)
 
-// mark is the marker's word for a variable.
+// mark returns the marker's entry for a variable.
 func mark(name, value string) string { return name + "@" + sum(value) }
 
 func sum(value string) string { return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(value))) }
 
-// marked are the names in the value of a marker with the sums of their values, "" where there is none.
+// marked returns the names in the value of a marker, and the sums of their values, "" if an entry has none.
 func marked(list string) (names []string, sums map[string]string) {
 	sums = map[string]string{}
 	for _, word := range strings.Split(list, ":") {
@@ -30,9 +30,8 @@ func marked(list string) (names []string, sums map[string]string) {
 	return names, sums
 }
 
-// Ours returns the names of the variables in environ (NAME=value) that Env's have been put
-// there as, the marker among them; none where there are none. It asks no cluster: the one
-// that they lead to may have ended.
+// Ours returns the names of the variables in environ (NAME=value) that Env has set according to the marker, including
+// the marker itself, or nil without a marker. It queries no cluster, because theirs may have ended.
 func Ours(environ []string) []string {
 	for _, v := range environ {
 		if list, ok := strings.CutPrefix(v, marker+"="); ok {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestOwnLauncher: without the variables of Env, a launcher that learns of the remote shell and of
-// the hosts by its own options puts its ranks into the VMs.
+// TestOwnLauncher: without the variables of Env, a launcher that gets the remote shell and the hosts by its own
+// options starts its ranks in the VMs.
 func TestOwnLauncher(t *testing.T) {
 	lab(t, func(t *testing.T, l *theLab) {
 		sh(t, "ip link add public type veth peer name other && ip addr add 192.0.2.2/24 dev public && ip link set public up && ip link set other up")
@@ -22,7 +22,7 @@ func TestOwnLauncher(t *testing.T) {
 		for _, m := range libraries(t) {
 			args := []string{m.launcher, "-launcher-exec", agent, "-f", filepath.Join(l.dir, "own.mpich")}
 			switch {
-			case m.library == OpenMPI && m.major == 4: // two words, as "nearmetal rsh" is
+			case m.library == OpenMPI && m.major == 4: // two words, as in "nearmetal rsh"
 				args = []string{m.launcher, "--mca", "plm_rsh_agent", "env " + agent, "--host", "vm0:2,vm1:2"}
 			case m.library == OpenMPI:
 				args = []string{m.launcher, "--prtemca", "plm_ssh_agent", agent, "--hostfile", filepath.Join(l.dir, "own.openmpi")}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Options of launchers with a value or two, as far as they stand in front of -n. A word
-// that is in neither table and begins with a hyphen makes Ranks give up.
+// Options of launchers with one or two values that may precede -n. A word that begins with a hyphen and is in neither
+// table makes Ranks give up.
 var (
 	oneValue = words(`-f -hostfile -machinefile -machine -host -hosts -H -wdir -wd -path -x -ppn -perhost -grr -N
 		-npernode -npersocket -map-by -rank-by -bind-to -launcher -launcher-exec -bootstrap -bootstrap-exec -iface
@@ -33,9 +33,9 @@ func words(s string) map[string]bool {
 	return m
 }
 
-// Ranks returns the number of ranks that a launcher's command line (argv, with the program's
-// name) asks for; with several programs (":" between them) their sum. ok is false when it
-// does not say: the launcher then decides, mostly by the slots of the host file.
+// Ranks returns the number of ranks that a launcher's command line (argv, with the program's name) requests; with
+// several programs (":" between them) their sum. ok is false if the command line does not state it: the launcher then
+// decides, usually by the slots of the host file.
 func Ranks(argv []string) (n int, ok bool) {
 	if len(argv) == 0 {
 		return 0, false
@@ -58,7 +58,7 @@ func Ranks(argv []string) (n int, ok bool) {
 	}
 }
 
-// ranksOfOne reads the options in front of one program.
+// ranksOfOne parses the options before one program.
 func ranksOfOne(args []string) (int, bool) {
 	for i := 0; i < len(args); {
 		a := args[i]
@@ -95,8 +95,7 @@ func ranksOfOne(args []string) (int, bool) {
 	return 0, false
 }
 
-// CrowdedWarning is a line to print where more ranks are asked for than the VMs have
-// vCPUs; empty: none.
+// CrowdedWarning returns a line to print if more ranks are requested than the VMs have vCPUs; empty: none.
 func CrowdedWarning(argv []string, hosts []Host) string {
 	n, ok := Ranks(argv)
 	slots := 0

@@ -10,25 +10,23 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// A launcher on the host says to its daemons where to call back: hydra by its host's name,
-// Open MPI by the addresses of all interfaces. Neither need mean anything in a VM. What is
-// always right is the uplink's address of the host; a listener on any address, as all
-// launchers open one, is reached by it, also on a host that has only a loopback. So the
-// remote shell writes it into the daemon's command line. Open MPI 5 needs this even where
-// the host's own address is routed: it holds a private and a public address for
-// unreachable from each other, and takes the interface to bind by the netmask.
+// A launcher on the host passes to its daemons the address to call back: hydra its host's name, Open MPI the
+// addresses of all interfaces. Neither is necessarily valid in a VM. The host's address on the uplink is always
+// valid: it reaches a listener on any address, which all launchers open, also on a host that has only a loopback.
+// Therefore the remote shell writes that address into the daemon's command line. Open MPI 5 needs this even if the
+// host's own address is routed: it considers a private and a public address unreachable from each other, and selects
+// the interface to bind by the netmask.
 
-// hostAndPort is the value of hydra's --control-port.
+// hostAndPort matches the value of hydra's --control-port.
 var hostAndPort = lazyregexp.New(`^("?)[^":\s]+:([0-9]{1,5})("?)$`)
 
-// contact is the value of Open MPI's …_hnp_uri and …_parent_uri: "JOB.0;tcp://A,B:PORT",
-// with ":BITS,BITS" behind it from Open MPI 5 on, then other ways (tcp6).
+// contact matches the value of Open MPI's …_hnp_uri and …_parent_uri: "JOB.0;tcp://A,B:PORT", followed by
+// ":BITS,BITS" from Open MPI 5 on, then other addresses (tcp6).
 var contact = lazyregexp.New(`^("?)([^;"\s]+);tcp://[0-9.,]+:([0-9]{1,5})(:[0-9,]+)?((?:;[^"\s]*)?)("?)$`)
 
-// CallBack returns the words of a daemon's command with the launcher's addresses in them
-// replaced by uplink: the host's address in the uplink's subnet, with its length
-// (10.0.2.2/24). An interface of the host's that hydra hands on (HYDRA_IFACE) becomes iface,
-// the VMs' own. Other words, and a form that is not known, stay as they are.
+// CallBack returns the words of a daemon's command with the launcher's addresses replaced by uplink: the host's
+// address in the uplink's subnet, with the prefix length (10.0.2.2/24). An interface of the host that hydra passes on
+// (HYDRA_IFACE) is replaced by iface, the VMs' own. Other words and unknown forms are unchanged.
 func CallBack(words []string, uplink netip.Prefix, iface string) []string {
 	out := make([]string, len(words))
 	copy(out, words)
@@ -56,8 +54,8 @@ func CallBack(words []string, uplink netip.Prefix, iface string) []string {
 	return out
 }
 
-// CallBackPorts returns the launcher's ports that a daemon's command names: those at which it will
-// call back. A form that is not known has none.
+// CallBackPorts returns the launcher's ports in a daemon's command, to which it will call back. An unknown form has
+// none.
 func CallBackPorts(words []string) []uint16 {
 	var ports []uint16
 	add := func(text string) {

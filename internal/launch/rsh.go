@@ -9,14 +9,13 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// Bounds of a remote shell's command line. Linux itself takes 2 MiB for all arguments.
+// Bounds of a remote shell's command line. Linux itself allows 2 MiB for all arguments.
 const (
 	rshWords = 1 << 16
 	rshBytes = 2 << 20
 )
 
-// ssh's options that take a value, and those that do not (ssh(1) of OpenSSH 9; rsh has
-// a part of them).
+// ssh's options that have a value, and those that do not (ssh(1) of OpenSSH 9; rsh has a subset).
 const (
 	sshValues = "BbcDEeFIiJLlmOoPpQRSWw"
 	sshFlags  = "46AaCfGgKkMNnqsTtVvXxYy"
@@ -24,11 +23,10 @@ const (
 
 var targetName = lazyregexp.New(`^[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,253}[A-Za-z0-9_])?$`)
 
-// RshArgs reads the arguments of a remote shell as launchers give them (`-x HOST "PROXY"
-// --control-port …`, `HOST orted …`), without the program's name: which host, and the
-// words of the command, to be joined by RshCommand. ssh's options are read over, before
-// the host and directly after it; a user before an @ too: commands run as the caller.
-// Errors are one line for the user.
+// RshArgs parses the arguments that launchers pass to a remote shell (`-x HOST "PROXY" --control-port …`, `HOST orted
+// …`), without the program's name. It returns the host and the words of the command, which RshCommand joins. ssh's
+// options are skipped, before the host and directly after it. A user before an @ is also skipped: commands run as the
+// caller. The error is one line for the user.
 func RshArgs(args []string) (host string, command []string, err error) {
 	if len(args) > rshWords {
 		return "", nil, fmt.Errorf("rsh: %d arguments are too many", len(args))
@@ -65,8 +63,8 @@ func RshArgs(args []string) (host string, command []string, err error) {
 	return host, args, nil
 }
 
-// skipOptions returns args from the first that is not an option on. Flags may stand together and
-// a value in the same word, as getopt has it: -xl USER, -oBatchMode=yes.
+// skipOptions returns args from the first word that is not an option. As in getopt, flags may be combined and a value
+// may be in the same word: -xl USER, -oBatchMode=yes.
 func skipOptions(args []string) ([]string, error) {
 	for len(args) > 0 {
 		a := args[0]
@@ -96,10 +94,9 @@ func skipOptions(args []string) ([]string, error) {
 	return args, nil
 }
 
-// RshCommand returns what is run in the VM for the words of a remote shell's command: the
-// words joined by blanks, run by a shell, as sshd does. The shell is sh, or the C shell
-// where that is the user's own (loginShell, from the password file): Open MPI writes its
-// commands for it then.
+// RshCommand returns the command that runs the words of a remote shell's command in the VM: the words joined by
+// blanks, run by a shell, as sshd does. The shell is sh, or the C shell if that is the user's own (loginShell, from
+// the password file), because Open MPI then writes its commands for it.
 func RshCommand(words []string, loginShell string) []string {
 	shell := "/bin/sh"
 	if base := filepath.Base(loginShell); filepath.IsAbs(loginShell) && (base == "csh" || base == "tcsh") {

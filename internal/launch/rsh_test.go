@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The command lines of the launchers themselves, as captured.
+// captured has the command lines of the launchers themselves.
 var captured = map[string][]string{
 	"hydra": {"-x", "vm1", `"/usr/bin/hydra_pmi_proxy"`, "--control-port", "login1:38699", "--rmk", "user", "--launcher", "ssh",
 		"--launcher-exec", "/run/nm/nearmetal-rsh", "--demux", "poll", "--pgid", "0", "--proxy-id", "1"},
@@ -123,7 +123,7 @@ func FuzzRsh(f *testing.F) {
 	})
 }
 
-// The ports at which the launchers are called back, and none for what is not known.
+// TestCallBackPorts: the ports that launchers are called back at, and none in unknown commands.
 func TestCallBackPorts(t *testing.T) {
 	for name, want := range map[string]uint16{"hydra": 38699, "orte": 56485, "prrte": 57155, "intel": 41225} {
 		if got := CallBackPorts(captured[name]); !slices.Equal(got, []uint16{want}) {

@@ -10,22 +10,22 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// scriptBytes is how much of a script is read.
+// scriptBytes is how many bytes of a script are read.
 const scriptBytes = 256 << 10
 
 var (
 	shellName = lazyregexp.New(`^(?:ba|da|k|mk|z|a)?sh$`)
-	// A launcher's name where a command may stand: not within a word, nor as the name of an option, a
-	// variable or a file with an ending.
+	// inShell matches a launcher's name where a command may be: not within a word, nor as the name of an option, a
+	// variable or a file with an extension.
 	inShell = lazyregexp.New(`(?:^|[\s;&|({` + "`" + `"'/])((?:mpirun|mpiexec|orterun|prterun)(?:\.(?:hydra|openmpi|mpich|gforker))?)(?:[\s;&|)}` + "`" + `"'\\]|$)`)
-	// In other languages a command stands in quotes.
+	// inQuotes matches a launcher in other languages, where a command is in quotes.
 	inQuotes = lazyregexp.New(`["'](?:/[^"'\s]*/)?((?:mpirun|mpiexec|orterun|prterun)(?:\.(?:hydra|openmpi|mpich|gforker))?)["'\s]`)
 )
 
-// Calls returns the MPI launcher that the script run by argv calls, as the script names it, and the
-// script; name is "" where there is none. A script is a file that begins with #!, a file that a shell
-// is given, or the text of its option -c. Programs are looked up by lookPath (exec.LookPath does).
-// The script's text is only searched: nothing is run.
+// Calls returns the MPI launcher that the script run by argv calls, by its name in the script, and the script; name
+// is "" if the script calls none. A script is a file that begins with #!, a file argument of a shell, or the text of
+// its option -c. Programs are looked up by lookPath (exec.LookPath does). The script's text is only searched: nothing
+// is run.
 func Calls(argv []string, lookPath func(string) (string, error)) (name, script string) {
 	if len(argv) == 0 {
 		return "", ""
@@ -54,7 +54,7 @@ func Calls(argv []string, lookPath func(string) (string, error)) (name, script s
 	return launcherIn(text, isShell), filepath.Base(file)
 }
 
-// shellScript returns what a shell with these arguments runs: a file, or the text of -c.
+// shellScript returns the program of a shell with these arguments: a file, or the text of -c.
 func shellScript(args []string) (file, text string) {
 	command := false
 	for i := 0; i < len(args); i++ {
@@ -74,7 +74,7 @@ func shellScript(args []string) (file, text string) {
 	return "", ""
 }
 
-// head returns the beginning of a regular file, nil where it cannot be read.
+// head returns the beginning of a regular file, or nil if it cannot be read.
 func head(path string) []byte {
 	if fi, err := os.Stat(path); err != nil || !fi.Mode().IsRegular() {
 		return nil
@@ -88,7 +88,7 @@ func head(path string) []byte {
 	return b
 }
 
-// launcherIn returns the first launcher that a script calls, comments left out.
+// launcherIn returns the first launcher that a script calls outside comments.
 func launcherIn(text []byte, shell bool) string {
 	find := inQuotes()
 	if shell {

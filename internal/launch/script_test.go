@@ -30,11 +30,11 @@ func TestCalls(t *testing.T) {
 		{"", []string{"sh", "-c"}},
 		{"", []string{"sh", "/no/such/file"}},
 		{"", []string{"sh", dir}},
-		{"", []string{"no-such-program", job}}, // its argument, and no script that is run
+		{"", []string{"no-such-program", job}}, // an argument, and not a script that is run
 		{"", []string{file("e", "#!/bin/sh\n# mpirun -n 4 ./app runs it\nexec ./app # under mpirun\n")}},
 		{"", []string{file("f", "#!/bin/sh\nmy_mpirun=1 ./app --mpirun x-mpirun mpirun.log\n")}},
 		{"", []string{file("g.py", "#!/usr/bin/python3\n\"\"\"Run it as mpirun -n 4 ./g.py\"\"\"\n")}},
-		{"", []string{file("h", "mpirun ./app\n")}}, // no #!: the kernel does not run it
+		{"", []string{file("h", "mpirun ./app\n")}}, // without #! the kernel does not run it
 		{"", nil},
 	} {
 		if got, _ := Calls(c.argv, exec.LookPath); got != c.want {

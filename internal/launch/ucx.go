@@ -8,9 +8,9 @@ import (
 // ucxTransport is the name of nearmetal's transport in UCX.
 const ucxTransport = "ivshmem"
 
-// ucx are the variables that make Open MPI take pml ucx, without an RDMA device, too, and put it above the provider's
-// pml cm. They are set only where UCX is preferred, or named in OMPI_MCA_pml: each rank would make a worker of UCX at its start, whichever of the
-// two it takes in the end.
+// ucx returns the variables that make Open MPI use pml ucx, also without an RDMA device, and give it priority over
+// the provider's pml cm. They are set only if UCX is preferred or named in OMPI_MCA_pml, because with them each rank
+// creates a UCX worker at its start even if it then uses the other pml.
 func ucx(s Setup) []variable {
 	if !s.PreferUCX && !s.userUCX {
 		return nil
@@ -25,8 +25,8 @@ func ucx(s Setup) []variable {
 	return vars
 }
 
-// namesUCX reports whether OMPI_MCA_pml in environ (NAME=value) asks for ucx: without an RDMA device Open MPI would not
-// find it then.
+// namesUCX reports whether OMPI_MCA_pml in environ (NAME=value) asks for ucx. Without an RDMA device Open MPI would
+// then not find it.
 func namesUCX(environ []string) bool {
 	named := false
 	for _, v := range environ {
@@ -37,8 +37,8 @@ func namesUCX(environ []string) bool {
 	return named
 }
 
-// appended is environ (NAME=value) with value at the end of the list in name, whose words any of separators divide and
-// the first of them joins. Nothing is changed if the list has it.
+// appended returns environ (NAME=value) with value at the end of the list in name. Any of separators divides its
+// words; the first one is used to append. A list that already has value is unchanged.
 func appended(environ []string, name, value, separators string) []string {
 	out := slices.Clone(environ)
 	for i, v := range out {
@@ -56,11 +56,11 @@ func appended(environ []string, name, value, separators string) []string {
 }
 
 // Preload returns environ (NAME=value) of a program in a VM with the library in file preloaded: nearmetal's transport
-// for UCX, in the folder dir. What the user preloads stays, in front of it.
+// for UCX, in the directory dir. Libraries that the user preloads stay before it.
 func Preload(environ []string, dir, file string) []string {
 	out := appended(environ, "LD_PRELOAD", dir+"/"+file, ": ")
-	// A program that was built with the address sanitizer ends at once if another library comes before that. Ours
-	// replaces nothing that the sanitizer does.
+	// A program built with the address sanitizer aborts if another library precedes the sanitizer's. The transport
+	// replaces no function of the sanitizer.
 	out = appended(out, "ASAN_OPTIONS", "verify_asan_link_order=0", ": ,")
 	// In a container the library has the same path as outside.
 	for _, name := range []string{"APPTAINER_BIND", "SINGULARITY_BIND"} {
@@ -69,8 +69,8 @@ func Preload(environ []string, dir, file string) []string {
 	return out
 }
 
-// UCXNotices says, a line each, what in environ (NAME=value) of a job keeps MPI libraries on UCX from the region. The
-// user's choice is respected.
+// UCXNotices returns, one line each, the settings in environ (NAME=value) of a job that keep MPI libraries on UCX
+// from using the region. The user's choice is respected.
 func UCXNotices(environ []string) []string {
 	var lines []string
 	for _, v := range environ {
@@ -94,6 +94,6 @@ func takesTransport(tls string) bool {
 	return slices.Contains(words, ucxTransport) != negated || !negated && slices.Contains(words, "all")
 }
 
-// takesPML reports whether a word in Open MPI's list of pml lets it use the region. A list that begins with ^ names what
-// is not taken.
+// takesPML reports whether a word in Open MPI's list of pml lets it use the region. A list that begins with ^ names
+// the excluded ones.
 func takesPML(word string) bool { return word == "cm" || word == "ucx" || strings.HasPrefix(word, "^") }

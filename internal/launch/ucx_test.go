@@ -51,7 +51,7 @@ func TestUCXNotices(t *testing.T) {
 	}
 }
 
-// Open MPI takes pml ucx only if that is asked for.
+// TestEnvUCX: Open MPI uses pml ucx only if it is requested.
 func TestEnvUCX(t *testing.T) {
 	s := Setup{Side: InVM, Agent: "/a", OpenMPIHosts: "/o", MPICHHosts: "/m", Interface: "eth0", Fabric: "/run/nm/libfabric/p.so"}
 	for _, test := range []struct {
@@ -72,7 +72,7 @@ func TestEnvUCX(t *testing.T) {
 			t.Errorf("%+v: %s", test, text)
 		}
 	}
-	// The user's own choice.
+	// The user's own choice has priority.
 	s.UCX, s.PreferUCX = true, false
 	for pml, want := range map[string]bool{"ucx": true, "cm,ucx": true, "^ucx": false, "ob1": false} {
 		env, err := Env(s, []string{"OMPI_MCA_pml=" + pml})

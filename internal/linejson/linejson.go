@@ -1,4 +1,4 @@
-// Package linejson reads and writes streams of JSON values, a line each, between two processes of nearmetal.
+// Package linejson reads and writes streams of JSON values, one per line, between two processes of nearmetal.
 package linejson
 
 import (
@@ -8,11 +8,10 @@ import (
 	"io"
 )
 
-// MaxBytes bounds a line with its end, in bytes: a cluster file has at most 1 MiB.
+// MaxBytes bounds a line with its newline, in bytes: a cluster file has at most 1 MiB.
 const MaxBytes = 8 << 20
 
-// Write writes v and the end of its line, in one call of w. It returns an error if v makes a line of over MaxBytes, or if
-// w does.
+// Write writes v and a newline, in one call of w. It fails if v makes a line of over MaxBytes, or if w does.
 func Write(w io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -25,8 +24,8 @@ func Write(w io.Writer, v any) error {
 	return err
 }
 
-// Read reads a line into v. What follows the line stays in r: a json.Decoder would leave the line's end unread, or take what
-// is not its own. At the end of the stream the error is io.EOF.
+// Read reads a line into v. Data after the line stays in r: a json.Decoder would leave the newline unread, or read
+// beyond it. At the end of the stream the error is io.EOF.
 func Read(r *bufio.Reader, v any) error {
 	b, err := Line(r, MaxBytes)
 	if err != nil {
@@ -35,13 +34,13 @@ func Read(r *bufio.Reader, v any) error {
 	return json.Unmarshal(b, v)
 }
 
-// TooLongError is how many bytes a line may have that has more.
+// TooLongError is the maximum size in bytes of a line that exceeds it.
 type TooLongError int
 
 func (e TooLongError) Error() string { return fmt.Sprintf("a line of more than %d bytes", int(e)) }
 
-// Line reads a line of at most most bytes with its end, and returns it without that. Of a longer line the error is a
-// TooLongError, of one that has no end io.ErrUnexpectedEOF.
+// Line reads a line of at most most bytes including its newline, and returns it without that. For a longer line the
+// error is a TooLongError, for one without a newline io.ErrUnexpectedEOF.
 func Line(r *bufio.Reader, most int) ([]byte, error) {
 	var b []byte
 	for {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// Nothing of a line is left in the stream after it was read, whatever its length: who reads on would take the line's end for
-// the other side's next word. A json.Decoder leaves it where an object ends with the decoder's buffer.
+// TestNothingLeft: after a line was read nothing of it is left in the stream, for any length. A reader would mistake
+// the newline for the other side's next message. A json.Decoder leaves it if an object ends at the end of the
+// decoder's buffer.
 func TestNothingLeft(t *testing.T) {
 	type object struct{ Text string }
 	for n := 0; n < 9000; n++ {

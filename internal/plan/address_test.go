@@ -9,8 +9,8 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// An address is per host: equal hosts have their cards in equal slots, and one VM on each has its own. VMs of one
-// host cannot share it.
+// TestAddressOnEachHost: an address is local to a host. If equal hosts have their cards in equal slots, one VM on
+// each host has its own card; two VMs of one host cannot share it.
 func TestAddressOnEachHost(t *testing.T) {
 	var hosts []topology.Host
 	for i := range 2 {
@@ -46,7 +46,7 @@ func TestAddressOnEachHost(t *testing.T) {
 	}
 }
 
-// The plan refuses a VM that is too wide for QEMU; ESXi's limits are others.
+// TestTooWide: the plan rejects a VM with more vCPUs than QEMU supports. ESXi has other limits.
 func TestTooWide(t *testing.T) {
 	h := []topology.Host{machine(t, "uv16")}
 	if len(h[0].CPUs) < 289 {

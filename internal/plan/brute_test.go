@@ -14,10 +14,9 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// brute finds the cheapest placement on one host by trying everything: every
-// page size and number of nodes for each group, every set of nodes and every
-// device for each VM, every way of laying cores over caches. It shares with the
-// planner the description of the host (capacity) and the list of terms, no more.
+// brute finds the cheapest placement on one host by exhaustive search: every page size and number of nodes for each
+// group, every set of nodes and every device for each VM, every distribution of cores over caches. It shares with the
+// planner only the description of the host (capacity) and the list of terms.
 type brute struct {
 	m      *maker
 	r      *capacity
@@ -109,7 +108,7 @@ func (b *brute) device(i int, have []int) {
 	}
 }
 
-// fits says whether the VMs placed so far fit.
+// fits reports whether the VMs placed so far fit.
 func (b *brute) fits() bool {
 	for j := range b.r.nodes {
 		n := &b.r.nodes[j]
@@ -138,7 +137,7 @@ func (b *brute) fits() bool {
 	return true
 }
 
-// cost works the terms out as docs/plan.md states them.
+// cost computes the terms as docs/plan.md defines them.
 func (b *brute) cost() *cost {
 	var c cost
 	pol := b.m.policy
@@ -210,7 +209,7 @@ func (b *brute) cost() *cost {
 	return &c
 }
 
-// caches tries every way of taking the items' cores from the caches.
+// caches tries every distribution of the items' cores over the caches.
 func (b *brute) caches(items, bins []int) int {
 	if len(items) == 0 {
 		return 0
@@ -259,7 +258,7 @@ func (b *brute) caches(items, bins []int) int {
 	return best
 }
 
-// randomHost makes a host of at most 4 nodes and 16 cores.
+// randomHost returns a host of at most 4 nodes and 16 cores.
 func randomHost(r *rand.Rand) topology.Host {
 	h := topology.Host{Name: "h", PhysBits: 46}
 	nodes := 1 + r.Intn(4)
@@ -345,8 +344,8 @@ func randomCluster(r *rand.Rand) *spec.Cluster {
 	return c
 }
 
-// The planner's cost is never above that of exhaustive search, and it finds a
-// placement whenever there is one.
+// TestNeverWorseThanExhaustive: the planner's cost is never above that of the exhaustive search, and the planner
+// finds a placement whenever one exists.
 func TestNeverWorseThanExhaustive(t *testing.T) {
 	n := 3000
 	if s := os.Getenv("NEARMETAL_PLAN_CASES"); s != "" {
@@ -392,7 +391,7 @@ func TestNeverWorseThanExhaustive(t *testing.T) {
 	t.Logf("%d of %d requests placed, each at the cost of exhaustive search", placed, n)
 }
 
-// Whatever is asked of whatever host, there is a plan that holds or one line that says why not.
+// TestRandomRequests: for any request and any host the result is a valid plan or a one-line error with the reason.
 func TestRandomRequests(t *testing.T) {
 	planned := 0
 	for seed := 0; seed < 4000; seed++ {
@@ -444,8 +443,8 @@ func TestRandomRequests(t *testing.T) {
 	t.Logf("%d plans", planned)
 }
 
-// With so few steps that the search finds nothing, equal VMs are still placed
-// whenever counting says that they fit.
+// TestEven: with a bound on the steps that is too low for the search to find anything, equal VMs are still placed
+// whenever counting shows that they fit.
 func TestEven(t *testing.T) {
 	h := []topology.Host{machine(t, "epyc-nps4")}
 	for _, g := range []spec.Group{{Count: 9, VCPUs: 14}, {Count: 21, VCPUs: 6}, {Count: 3, VCPUs: 40}, {Count: 7, VCPUs: 18}} {
@@ -467,7 +466,7 @@ func TestEven(t *testing.T) {
 	}
 }
 
-// check compares a realised plan with what it must not break.
+// check verifies the invariants of a realised plan.
 func check(t *testing.T, m *maker, a *attempt, s *solution) {
 	t.Helper()
 	p, err := m.realise(a, s, nil)
@@ -485,8 +484,8 @@ func check(t *testing.T, m *maker, a *attempt, s *solution) {
 	holds(t, p, map[string]*topology.Host{m.hosts[0].Name: &m.hosts[0]})
 }
 
-// holds says whether a plan keeps what it must: CPUs, cores and devices have one
-// VM, memory is there, QEMU's threads stay off the VMs' cores.
+// holds verifies that each CPU, core and device has one VM, that the memory exists, and that QEMU's threads stay off
+// the VMs' cores.
 func holds(t *testing.T, p *Plan, hosts map[string]*topology.Host) {
 	t.Helper()
 	type place struct {
@@ -538,7 +537,7 @@ func holds(t *testing.T, p *Plan, hosts map[string]*topology.Host) {
 					have = uint64(pool.Free) * page
 				}
 			}
-			// Memory that is no multiple of a page is rounded within one VM's nodes.
+			// Memory that is not a multiple of a page is rounded within one VM's nodes.
 			if bytes > have+2<<20 || !n.Allowed {
 				t.Fatalf("node %d of %s: %d bytes in pages of %d, it has %d", at.id, at.host, bytes, page, have)
 			}

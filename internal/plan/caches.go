@@ -1,6 +1,6 @@
 package plan
 
-// cache is the last-level cache of a CPU: its place in the host's caches, -1: not known.
+// cache returns the index of a CPU's last-level cache in the host's list of caches, or -1 if it is not known.
 func (r *capacity) cache(cpu int) int {
 	if r.caches == nil {
 		r.caches = make([]int32, len(r.nodeOf))
@@ -20,10 +20,9 @@ func (r *capacity) cache(cpu int) int {
 	return int(r.caches[cpu])
 }
 
-// sockets returns how many the guest sees: as many as the packages under the VM
-// where one last-level cache covers each of them (sub-NUMA clustering),
-// otherwise one for each guest node, so that no node lies on two sockets and no
-// cache seems to span nodes.
+// sockets returns the number of sockets that the guest sees: the number of packages under the VM if one last-level
+// cache covers each of them (sub-NUMA clustering). Otherwise each guest node is a socket, so that no node spans two
+// sockets and no cache appears to span nodes.
 func (m *maker) sockets(r *capacity, ch *chosen, s *shape) int {
 	if s.guestNodes == 1 || s.guestNodes != s.hostNodes {
 		return s.guestNodes
@@ -59,9 +58,9 @@ func (m *maker) sockets(r *capacity, ch *chosen, s *shape) int {
 	return len(per)
 }
 
-// dies returns how many a socket of the guest has: one for each last-level cache under
-// it, for QEMU shows each die with one such cache. Dies are equal in size, so where
-// the caches hold unequal numbers of vCPUs, or not whole cores, there is one.
+// dies returns the number of dies per guest socket: one for each last-level cache under the socket, because QEMU
+// presents each die with one such cache. Dies are equal in size; if the caches hold unequal numbers of vCPUs, or
+// parts of cores, the socket has one die.
 func (m *maker) dies(vm *VM) int {
 	if !m.pin || len(vm.L3) <= vm.Sockets {
 		return 1
@@ -78,8 +77,7 @@ func (m *maker) dies(vm *VM) int {
 	return len(vm.L3) / vm.Sockets
 }
 
-// equalDies keeps the VMs of a group alike: where they got different numbers of
-// dies, all have one a socket.
+// equalDies keeps the VMs of a group alike: if their numbers of dies differ, each VM gets one die per socket.
 func (m *maker) equalDies(vms []VM) {
 	for _, g := range m.groups {
 		list := vms[g.first : g.first+g.count]

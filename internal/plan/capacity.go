@@ -9,21 +9,21 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// capacity is what a host has free for VMs, node by node; nodes by dense index.
+// capacity describes the free resources of a host, by node; nodes have dense indices.
 type capacity struct {
 	host     *topology.Host
 	nodes    []roomNode
 	dist     [][]int32 // the larger of both directions
 	pools    []devicePool
-	reserved []int  // CPUs kept for the host, one whole core after the other
-	limit    uint64 // ordinary memory the job may take, over all nodes; 0: no limit
-	cpus     int    // usable CPUs, held or not
-	cores    int    // usable cores, held or not
+	reserved []int  // CPUs kept for the host, a whole core after another
+	limit    uint64 // bytes of ordinary memory that the job may use, over all nodes; 0: no limit
+	cpus     int    // usable CPUs, free or held
+	cores    int    // usable cores, free or held
 	heldCPUs int
 	nodeOf   []int32  // node of each CPU by its ID; -1: none
-	others   []int    // free usable CPUs of kinds that the VMs' vCPUs are not put on
-	remote   []remote // nodes whose cores have another node's memory
-	caches   []int32  // last-level cache of each CPU by its ID, -1: none; made when first asked for
+	others   []int    // free usable CPUs of the kinds that are not used for vCPUs
+	remote   []remote // nodes whose cores use another node's memory
+	caches   []int32  // last-level cache of each CPU by its ID, -1: none; computed on first use
 }
 
 // node returns the dense node of a CPU by its ID, or -1.
@@ -34,33 +34,34 @@ func (r *capacity) node(cpu int) int {
 	return int(r.nodeOf[cpu])
 }
 
-// roomNode is a host node.
+// roomNode is a host node with its free resources.
 type roomNode struct {
 	id        int
-	pkg       int         // of its first CPU; -1: no CPUs
+	pkg       int         // package of its first CPU; -1: no CPUs
 	groups    []coreGroup // by last-level cache
 	free      []uint64    // bytes by page class (classes)
-	residents int         // VMs that run on it already
-	total     int         // usable cores, held or not
-	open      bool        // VMs may be put on it (placement.hostNodes, cgroup)
+	residents int         // VMs that already run on it
+	total     int         // usable cores, free or held
+	open      bool        // the cluster file and the cgroup allow VMs on it (placement.hostNodes)
 }
 
-// coreGroup is the free cores under one last-level cache.
+// coreGroup is the set of free cores under one last-level cache.
 type coreGroup struct {
 	l3    int
 	cores []core
 }
 
-// remote says that the cores of a node without memory are planned with the memory of the node nearest to it; by ID.
+// remote records that the cores of node from, which has no memory, are planned with the memory of node to, the
+// nearest one; nodes by ID.
 type remote struct{ from, to, distance int }
 
-// core is a core with all usable threads free.
+// core is a core whose usable threads are all free.
 type core struct {
 	id   int
 	cpus []int
 }
 
-// threads returns how many free cores of the group have at least t threads.
+// count returns how many free cores of the group have at least t threads.
 func (g *coreGroup) count(t int) int {
 	n := 0
 	for i := range g.cores {
@@ -79,7 +80,7 @@ func (n *roomNode) count(t int) int {
 	return c
 }
 
-// memory is what the node has free, in pages of any size.
+// memory returns the node's free memory in bytes, in pages of any size.
 func (n *roomNode) memory() uint64 {
 	var sum uint64
 	for _, b := range n.free {
@@ -88,19 +89,19 @@ func (n *roomNode) memory() uint64 {
 	return sum
 }
 
-// devicePool is functions that are as good as each other: a card's VFs, or one function.
+// devicePool is a set of interchangeable functions: a card's VFs, or a single function.
 type devicePool struct {
 	pf    string // address of the card, or of the function
 	node  int    // dense index; -1: not known
 	free  []string
 	class int
 	names []string // RDMA and network names of the card
-	one   bool     // one function by its address
-	// dynamic: it stands for any with its vendor and device ids.
+	one   bool     // a single function, chosen by its address
+	// dynamic marks a pool that represents any function with its vendor and device IDs.
 	dynamic bool
 }
 
-// label names a pool for people.
+// label returns a name of the pool for messages.
 func (p *devicePool) label() string {
 	if len(p.names) > 0 {
 		return p.names[0]
@@ -108,7 +109,7 @@ func (p *devicePool) label() string {
 	return p.pf
 }
 
-// classes returns the page sizes to be tried, largest first; 0 is ordinary pages.
+// classes returns the page sizes to try, largest first; 0 is ordinary pages.
 func classes(hosts []topology.Host) []uint64 {
 	seen := map[uint64]bool{}
 	for i := range hosts {
@@ -126,8 +127,8 @@ func classes(hosts []topology.Host) []uint64 {
 	return append(out, 0)
 }
 
-// newCapacity takes from the host what is not allowed, held or reserved. pages is of classes; of the attempt, which
-// CPUs it takes.
+// newCapacity returns the capacity of a host without the resources that are not allowed, held or reserved. pages is a
+// result of classes; the attempt a selects the CPUs.
 func newCapacity(h *topology.Host, p *spec.Placement, pages []uint64, held []Held, a *attempt) *capacity {
 	r := &capacity{host: h, limit: h.Limits.MemoryBytes}
 	r.nodes = make([]roomNode, len(h.Nodes))
@@ -190,7 +191,7 @@ func newCapacity(h *topology.Host, p *spec.Placement, pages []uint64, held []Hel
 	return r
 }
 
-// takeRemote moves the cores of nodes without memory to the nearest node with memory that VMs may have.
+// takeRemote moves the cores of nodes without memory to the nearest node with memory that VMs may use.
 func (r *capacity) takeRemote() {
 	for i := range r.nodes {
 		from := &r.nodes[i]
@@ -217,9 +218,9 @@ func (r *capacity) takeRemote() {
 	}
 }
 
-// takeHeld subtracts the memory of running VMs. What they have touched is
-// missing from the measured free memory already, so the larger of both views is
-// taken: available memory, and all memory less what they were promised.
+// takeHeld limits the free memory of each node by the memory of running VMs. Free memory is then the smaller of two
+// amounts: the measured free memory, from which memory that VMs have touched is already missing, and all memory less
+// what was promised to them.
 func (r *capacity) takeHeld(held []Held, pages []uint64) {
 	if len(held) == 0 {
 		return
@@ -250,7 +251,7 @@ func (r *capacity) takeHeld(held []Held, pages []uint64) {
 	}
 }
 
-// takeCores collects the free cores of each node, of one kind unless that is -1.
+// takeCores collects the free cores of each node, of one kind unless kind is -1.
 func (r *capacity) takeCores(p *spec.Placement, held []Held, isolated bool, kind int) {
 	h := r.host
 	max := 0
@@ -264,12 +265,12 @@ func (r *capacity) takeCores(p *spec.Placement, held []Held, isolated bool, kind
 		if c.Core >= max {
 			max = c.Core + 1
 		}
-		if i == 0 || c.Node != id { // neighbours are mostly of one node
+		if i == 0 || c.Node != id { // most neighbours are of one node
 			id, dense = c.Node, h.NodeIndex(c.Node)
 		}
 		r.nodeOf[c.ID] = int32(dense)
 	}
-	taken := make([]bool, max) // a core with any thread held is wholly held
+	taken := make([]bool, max) // a core with any thread held is held as a whole
 	holds := make([]map[int]bool, len(held))
 	for i, v := range held {
 		for _, id := range v.CPUs {
@@ -339,13 +340,13 @@ func (r *capacity) takeCores(p *spec.Placement, held []Held, isolated bool, kind
 		node.groups[g].cores = append(node.groups[g].cores, core{c.Core, []int{c.ID}})
 	}
 	if isolated {
-		return // the CPUs that are not isolated are the host's: nothing more to keep back
+		return // the CPUs that are not isolated belong to the host: no others need be reserved
 	}
 	r.reserve(p.Reserve)
 }
 
-// reserve keeps n free cores back, from the nodes in turn, the lowest first:
-// the first cores of a node do the host's work anyway.
+// reserve reserves n free cores, from one node after the other, the lowest first, because the first cores of a node
+// run the host's work anyway.
 func (r *capacity) reserve(n int) {
 	for n > 0 {
 		before := n
@@ -369,7 +370,7 @@ func (r *capacity) reserve(n int) {
 			n--
 		}
 		if n == before {
-			return // no core left; those that ask for CPUs will get the error
+			return // no core left; VMs that need CPUs will fail with the error
 		}
 	}
 }
@@ -398,8 +399,8 @@ func (r *capacity) takeDevices(held []Held) {
 	}
 }
 
-// single adds a pool of one function by its address, and takes it from its
-// card's; -1: the function is not there or held.
+// single adds a pool of the one function at address, removes it from its card's pool, and returns the new pool's
+// index, or -1 if the function does not exist or is held.
 func (r *capacity) single(address string) int {
 	for i := range r.pools {
 		if r.pools[i].one && r.pools[i].pf == address {
@@ -414,7 +415,7 @@ func (r *capacity) single(address string) int {
 	for i := range r.pools {
 		p := &r.pools[i]
 		if p.pf == address {
-			p.free = nil // the card goes as a whole
+			p.free = nil // the card is assigned as a whole
 		}
 		for k, a := range p.free {
 			if a == address {
@@ -456,8 +457,8 @@ func (r *capacity) eligible(d *spec.Device) []int {
 	return out
 }
 
-// infiniband: class 0207 (InfiniBand controller), 0c06 (its older place), 0280
-// with an RDMA name (older ConnectX), or a network name of IP over InfiniBand.
+// infiniband reports whether a pool's card is InfiniBand: PCI class 0207 (InfiniBand controller), 0c06 (its older
+// code), 0280 with an RDMA name (older ConnectX), or a network name of IP over InfiniBand.
 func infiniband(p *devicePool) bool {
 	switch p.class >> 8 {
 	case 0x0207, 0x0c06:

@@ -1,7 +1,6 @@
 package plan
 
-// devices assigns a VM its functions, and shows each on the guest node whose host
-// node is nearest to it.
+// devices assigns functions to a VM, and presents each one on the guest node whose host node is nearest to it.
 func (m *maker) devices(vm *VM, r *capacity, sp *placement, pools [][]string) {
 	for _, k := range sp.units {
 		pool := &r.pools[k]

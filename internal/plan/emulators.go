@@ -7,9 +7,8 @@ import (
 	"nearmetal/internal/words"
 )
 
-// emulators assigns QEMU's other threads their CPUs: reserved cores on the VM's
-// nodes, else any reserved, else cores that no VM has, on the VM's nodes first.
-// A sibling of a pinned vCPU is never among them.
+// emulators assigns CPUs to QEMU's other threads: reserved cores on the VM's nodes, else any reserved cores, else
+// cores without a VM, those on the VM's nodes first. A sibling of a pinned vCPU's CPU is never used.
 func (m *maker) emulators(r *capacity, vms []*VM, pinned [][]core, a *attempt) {
 	taken := map[int]bool{}
 	for _, list := range pinned {

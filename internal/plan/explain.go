@@ -8,7 +8,7 @@ import (
 	"nearmetal/internal/words"
 )
 
-// explain says of a VM why it is where it is, and what was turned down.
+// explain adds the reasons for a VM's placement and for the rejected alternatives.
 func (m *maker) explain(vm *VM, r *capacity, a *attempt, ch *chosen, s *solution, g *group, p *placed) {
 	sh := &s.shapes[ch.placement.group]
 	ids := make([]int, len(ch.placement.nodes))
@@ -52,7 +52,7 @@ func span(a, b int) string {
 	return fmt.Sprintf("%d to %d", a, b)
 }
 
-// explainNodes says why the VM has this number of nodes.
+// explainNodes adds the reason for the VM's number of nodes.
 func (m *maker) explainNodes(vm *VM, r *capacity, a *attempt, sh *shape, g *group, list string, page uint64) {
 	cores := (g.vcpus + sh.threads - 1) / sh.threads
 	best, bestNode := 0, 0
@@ -101,7 +101,7 @@ func (m *maker) explainNodes(vm *VM, r *capacity, a *attempt, sh *shape, g *grou
 	}
 }
 
-// uneven says why more nodes than the fewest.
+// uneven returns the reason for using more nodes than the fewest possible.
 func uneven(least, k int) string {
 	if k > least {
 		return fmt.Sprintf("; %d nodes would do, but not in equal parts, or not for all VMs alike", least)
@@ -116,7 +116,7 @@ func (m *maker) hinted() string {
 	return ""
 }
 
-// explainDevices says how near the devices are, and what stood in the way of nearer.
+// explainDevices adds the VM's distance to its devices, and the reason why no nearer placement was possible.
 func (m *maker) explainDevices(vm *VM, r *capacity, ch *chosen, sh *shape) {
 	for u, k := range ch.placement.units {
 		p := &r.pools[k]
@@ -156,7 +156,7 @@ func (m *maker) explainDevices(vm *VM, r *capacity, ch *chosen, sh *shape) {
 	}
 }
 
-// explainCaches says of straddled last-level caches.
+// explainCaches adds a reason if the VM straddles last-level caches.
 func (m *maker) explainCaches(vm *VM, r *capacity, ch *chosen, sh *shape) {
 	for k, n := range ch.cuts {
 		node := &r.nodes[ch.placement.nodes[k]]
@@ -178,7 +178,7 @@ func (m *maker) explainCaches(vm *VM, r *capacity, ch *chosen, sh *shape) {
 	}
 }
 
-// explainPages says why these pages.
+// explainPages adds the reason for the page size.
 func (m *maker) explainPages(vm *VM, r *capacity, ch *chosen, sh *shape, g *group) {
 	page := m.pages[sh.class]
 	var no []string
@@ -217,7 +217,7 @@ func pageName(p uint64) string {
 	return words.Bytes(p) + " pages"
 }
 
-// explainThreads says how vCPUs lie on cores.
+// explainThreads adds how the vCPUs are placed on cores.
 func (m *maker) explainThreads(vm *VM, r *capacity, a *attempt, sh *shape, g *group) {
 	smt := 1
 	for j := range r.nodes {

@@ -14,8 +14,8 @@ import (
 
 var alternative = regexp.MustCompile(`^(\d+) VMs?(?: of group (\w+))?(?: of (\d+) vCPUs?)?(?: (?:and|of) ([\d.]+) (GiB|MiB))?$`)
 
-// Every request that is named behind "fits:" does fit: on CPUs of its own where these are short, and not only with
-// placement.strict.
+// TestWhatFitsDoes: every request that an error lists behind "fits:" does fit. If CPUs are short it fits on CPUs of
+// its own, and not only with placement.strict.
 func TestWhatFitsDoes(t *testing.T) {
 	named := 0
 	for seed := 0; seed < 800; seed++ {
@@ -77,7 +77,8 @@ func TestWhatFitsDoes(t *testing.T) {
 	}
 }
 
-// Without CPUs enough for it, a request that is said to fit is not one that is as short.
+// TestFitsWithoutStrict: if CPUs are short without placement.strict, an error does not list a request that lacks as
+// many CPUs.
 func TestFitsWithoutStrict(t *testing.T) {
 	h := []topology.Host{machine(t, "genoa-cxl")}
 	p, err := Make(clusterOf(spec.Placement{}, spec.Group{Count: 1, VCPUs: 32, Memory: 400 << 30}), h, Ledger{})
@@ -89,7 +90,8 @@ func TestFitsWithoutStrict(t *testing.T) {
 	}
 }
 
-// Memory that is not a multiple of the pages that are free: the reason is said, and what is one.
+// TestNotMultiple: the error for memory that is not a multiple of the free pages' size reports the reason, and a size
+// that is a multiple.
 func TestNotMultiple(t *testing.T) {
 	h := []topology.Host{machine(t, "dl380g8")}
 	for _, place := range []spec.Placement{{}, {Pages: "1GiB"}, {Strict: true}, {Pages: "huge"}} {
@@ -103,7 +105,7 @@ func TestNotMultiple(t *testing.T) {
 	}
 }
 
-// VMs of a hybrid host are on one kind of core, and that is said; mixed only where it is asked for.
+// TestHybrid: VMs on a hybrid host use one kind of core, and the plan reports it; mixed kinds only if requested.
 func TestHybrid(t *testing.T) {
 	h, err := topology.Open("../topology/testdata/hybrid.tar.gz") // CPUs 0-3: two P-cores with two threads; 4-7: E-cores
 	if err != nil {
@@ -158,7 +160,8 @@ func TestHybrid(t *testing.T) {
 	}
 }
 
-// Cores of a node without memory are planned with the nearest node's memory where there are no others, and that is said.
+// TestCoresWithoutMemory: cores of a node without memory are planned with the nearest node's memory if no other cores
+// are free, and the plan reports it.
 func TestCoresWithoutMemory(t *testing.T) {
 	h, err := topology.Open("../topology/testdata/cores-without-memory.tar.bz2")
 	if err != nil {
@@ -177,7 +180,8 @@ func TestCoresWithoutMemory(t *testing.T) {
 	}
 }
 
-// CPUs on no node are given to no VM, nor to QEMU's own threads by chance; memory of a GPU is never planned.
+// TestNeverPlanned: no VM gets CPUs that are on no node, and QEMU's own threads do not get them by chance; GPU memory
+// is never planned.
 func TestNeverPlanned(t *testing.T) {
 	h := machine(t, "genoa-cxl")
 	h.Nodes[2].GPU = "0009:01:00.0"

@@ -14,7 +14,7 @@ import (
 
 const machines = "../../test/topology/"
 
-// goldenCase is a cluster file of testdata with the machine that its name begins with.
+// goldenCase returns a cluster file of testdata with the machine that begins its name.
 func goldenCase(t *testing.T, file string) (*spec.Cluster, topology.Host, string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -48,7 +48,8 @@ func goldenCase(t *testing.T, file string) (*spec.Cluster, topology.Host, string
 	}
 }
 
-// Each machine's plans, with what the published system did in the first lines.
+// TestGolden compares the plans of each machine with testdata. The first lines of a file describe the placement of
+// the published system.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil {
@@ -72,7 +73,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden.Check(t, strings.TrimSuffix(file, ".yaml")+".golden", got.String())
-			// What was written can be read again, the same.
+			// A plan that was written and read again is unchanged.
 			for _, format := range []string{"yaml", "json"} {
 				var b, again bytes.Buffer
 				if err := p.Write(&b, format, true); err != nil {

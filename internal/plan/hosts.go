@@ -5,13 +5,13 @@ import (
 	"sort"
 )
 
-// crowd puts VMs onto hosts: how many of each group, then on each host where.
+// crowd distributes VMs over hosts: the number of each group per host, then their placement on each host.
 type crowd struct {
 	m        *maker
 	a        *attempt
 	shapes   []shape
 	cache    map[string]*placed
-	capacity []*capacity // one of each class
+	capacity []*capacity // one per class
 }
 
 func newCrowd(m *maker, a *attempt, shapes []shape) *crowd {
@@ -24,8 +24,7 @@ func newCrowd(m *maker, a *attempt, shapes []shape) *crowd {
 	return c
 }
 
-// wants returns what to solve for on a host with the given numbers of VMs of each group; nil:
-// a device is not there.
+// wants returns the groups to place on a host with the given numbers of VMs, or nil if a device is missing.
 func (c *crowd) wants(r *capacity, counts []int) []want {
 	var out []want
 	for g, n := range counts {
@@ -49,7 +48,7 @@ func (c *crowd) wants(r *capacity, counts []int) []want {
 	return out
 }
 
-// on solves one class of host with the given numbers of VMs of each group; nil: no room.
+// on places the given numbers of VMs of each group on a class of host, and returns nil if they do not fit.
 func (c *crowd) on(class int, counts []int) *placed {
 	key := make([]byte, 0, 16)
 	key = append(key, byte(class), byte(class>>8), byte(class>>16))
@@ -63,7 +62,7 @@ func (c *crowd) on(class int, counts []int) *placed {
 	r := c.capacity[class]
 	ok := c.within(r, counts)
 	for g, n := range counts {
-		// A search that cannot succeed is long: what is sure not to fit is not tried.
+		// A search that cannot succeed is long; counts that are certain not to fit are not searched.
 		ok = ok && (n == 0 || n <= c.places(class, g))
 	}
 	if ok {
@@ -75,7 +74,7 @@ func (c *crowd) on(class int, counts []int) *placed {
 	return p
 }
 
-// within compares the VMs' ordinary memory with the cgroup's limit.
+// within reports whether the VMs' ordinary memory is within the cgroup's limit.
 func (c *crowd) within(r *capacity, counts []int) bool {
 	if r.limit == 0 {
 		return true
@@ -89,9 +88,8 @@ func (c *crowd) within(r *capacity, counts []int) bool {
 	return sum <= r.limit
 }
 
-// places returns how many VMs of a group a class of host has room for, devices
-// and other groups apart: m VMs of k nodes each fit if and only if the nodes'
-// numbers of places, none counted above m, come to m*k.
+// places returns how many VMs of a group fit on a class of host, regardless of devices and other groups: m VMs of k
+// nodes each fit if and only if the nodes' numbers of places, none counted above m, add up to at least m*k.
 func (c *crowd) places(class, g int) int {
 	r := c.capacity[class]
 	s := &c.shapes[g]
@@ -111,7 +109,7 @@ func (c *crowd) places(class, g int) int {
 	})
 }
 
-// most returns how many VMs of a group alone a class of host can have.
+// most returns how many VMs of one group a class of host can run if it runs no other group.
 func (c *crowd) most(class, g int) int {
 	r := c.capacity[class]
 	n := c.places(class, g)
@@ -129,11 +127,11 @@ func (c *crowd) most(class, g int) int {
 	return n
 }
 
-// spreadOut returns the VMs of all hosts, or nil if the shapes do not fit.
+// spreadOut distributes the VMs over all hosts; it returns nil if the shapes do not fit.
 func (m *maker) spreadOut(a *attempt, shapes []shape) *solution {
 	c := newCrowd(m, a, shapes)
 	counts := make([][]int, len(m.hosts))
-	// The groups with the largest VMs first: the small ones fill the gaps.
+	// The groups with the largest VMs come first; the small ones fill the gaps.
 	order := make([]int, len(m.groups))
 	for i := range order {
 		order[i] = i
@@ -169,7 +167,7 @@ func (m *maker) spreadOut(a *attempt, shapes []shape) *solution {
 	return s
 }
 
-// hostQueue orders hosts by how many VMs they have, then by their place.
+// hostQueue orders hosts by their number of VMs, then by index.
 type hostQueue struct{ hosts, load []int }
 
 func (q *hostQueue) Len() int { return len(q.hosts) }
@@ -186,7 +184,7 @@ func (q *hostQueue) Pop() any {
 	return h
 }
 
-// distribute assigns the VMs of one group to hosts, beside those that counts has.
+// distribute assigns the VMs of one group to hosts, in addition to the VMs in counts.
 func (c *crowd) distribute(g int, counts [][]int) bool {
 	groups := len(c.m.groups)
 	left := c.m.groups[g].count
@@ -194,7 +192,7 @@ func (c *crowd) distribute(g int, counts [][]int) bool {
 	for k := range caps {
 		caps[k] = -1
 	}
-	// free says whether one more VM fits on a host.
+	// free reports whether one more VM fits on a host.
 	free := func(h int) bool {
 		class := c.a.class[h]
 		if counts[h] == nil || alone(counts[h], g) {
@@ -238,7 +236,7 @@ func (c *crowd) distribute(g int, counts [][]int) bool {
 		}
 		return left == 0
 	}
-	// Pack: hosts that have VMs already, then those with room for the most.
+	// Policy pack: hosts that already have VMs come first, then those with room for the most.
 	order := make([]int, len(counts))
 	for h := range order {
 		order[h] = h
@@ -264,7 +262,7 @@ func (c *crowd) distribute(g int, counts [][]int) bool {
 	return false
 }
 
-// alone says whether a host has VMs of no group but g.
+// alone reports whether a host has VMs of group g only.
 func alone(counts []int, g int) bool {
 	for k, n := range counts {
 		if k != g && n > 0 {

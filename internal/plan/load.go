@@ -17,7 +17,7 @@ const (
 	loadNodes = 1024
 )
 
-// Load reads a plan as Write wrote it (YAML or JSON) and checks what is in it.
+// Load reads a plan that Write wrote (YAML or JSON) and checks its contents.
 func Load(r io.Reader) (*Plan, error) {
 	b, err := io.ReadAll(io.LimitReader(r, loadBytes+1))
 	if err != nil {
@@ -46,7 +46,7 @@ func Load(r io.Reader) (*Plan, error) {
 	return p, nil
 }
 
-// check compares a VM with what Make keeps.
+// check verifies the invariants of a VM that Make guarantees.
 func (v *VM) check() error {
 	if v.VCPUs < 1 || v.VCPUs > loadVCPUs || v.Sockets < 1 || v.Dies < 1 || v.Cores < 1 || v.Threads < 1 {
 		return fmt.Errorf("%d vCPUs in %d x %d x %d x %d", v.VCPUs, v.Sockets, v.Dies, v.Cores, v.Threads)

@@ -12,15 +12,14 @@ import (
 	"nearmetal/internal/words"
 )
 
-// Make decides where the VMs of a cluster file run. The file has its defaults
-// filled in, and accel says what was found to work (kvm or tcg; with auto vCPUs
-// are pinned only if placement.pin says always); hosts is at least one, each with a name of its own; the ledger is
-// what runs already. It reads nothing else and changes nothing. The same input
-// produces the same plan. An error says which resource is short, where and by how
-// much, and the nearest request that would fit.
+// Make decides where the VMs of a cluster file run. c has its defaults filled in, and its accel is the accelerator
+// that was detected (kvm or tcg; with auto, vCPUs are pinned only if placement.pin is always). hosts has at least one
+// host, each with a unique name; l lists the running VMs. Make reads nothing else and changes nothing; the same input
+// produces the same plan. The error reports which resource is short, where and by how much, and the nearest request
+// that would fit.
 //
-// VMs that find no CPUs of their own share those that there are, with a
-// warning; with placement.strict or pin: always that is an error.
+// VMs that cannot have CPUs of their own share the existing ones, with a warning; with placement.strict or pin:
+// always that is an error.
 func Make(c *spec.Cluster, hosts []topology.Host, l Ledger) (*Plan, error) {
 	m, err := newMaker(c, hosts, l)
 	if err != nil {
@@ -36,10 +35,11 @@ func Make(c *spec.Cluster, hosts []topology.Host, l Ledger) (*Plan, error) {
 	return p, nil
 }
 
-// mostVCPUs is how many vCPUs a VM of QEMU's machine q35 can have in every version that is used.
+// mostVCPUs is the largest number of vCPUs that machine q35 supports in every supported version of QEMU.
 const mostVCPUs = 288
 
-// tooWide fails for a VM with more vCPUs than QEMU starts, so that its plan is refused, and not its start.
+// tooWide returns an error for a VM with more vCPUs than QEMU supports, so that the fault is found in the plan
+// instead of at the start.
 func tooWide(backend string, p *Plan) error {
 	if backend != "" && backend != "qemu" && backend != "libvirt" && !strings.HasPrefix(backend, "libvirt:") {
 		return nil
@@ -62,7 +62,7 @@ type group struct {
 	first  int    // index of its first VM in the cluster
 }
 
-// maker holds what Make works with.
+// maker holds the state of Make.
 type maker struct {
 	c        *spec.Cluster
 	place    *spec.Placement
@@ -73,8 +73,8 @@ type maker struct {
 	policy   policy
 	wide     bool // hint: cache
 	pin      bool
-	steps    int      // bound of each search
-	notes    []string // reasons that concern all
+	steps    int      // bound of each search, in steps
+	notes    []string // reasons that concern all VMs
 	warnings []string
 }
 
@@ -140,10 +140,10 @@ func newMaker(c *spec.Cluster, hosts []topology.Host, l Ledger) (*maker, error) 
 	return m, m.checkNodes()
 }
 
-// budget is the bound of the search on each host.
+// budget is the bound of the search on each host, in steps.
 func (m *maker) budget() int { return min(searchSteps, max(leastSteps, fleetSteps/len(m.hosts))) }
 
-// checkNodes says of nodes that the file names and no host has.
+// checkNodes reports nodes that the file names and no host has.
 func (m *maker) checkNodes() error {
 	for what, ids := range map[string][]int{"hostNodes": m.place.HostNodes, "memoryNodes": m.place.MemoryNodes} {
 		for _, id := range ids {
@@ -176,9 +176,9 @@ func nodeList(h *topology.Host) string {
 	return words.Plural(len(ids), "node", "nodes") + " " + topology.FormatList(ids)
 }
 
-// attempt is one way of taking CPUs: threads on a core, whether hosts with
-// isolated CPUs give only these, which kind of core hybrid hosts give, and whether
-// cores of nodes without memory are given, with the memory of another node.
+// attempt is one way of selecting CPUs: the threads per core, whether hosts with isolated CPUs provide only those,
+// the kind of core on hybrid hosts, and whether cores of nodes without memory are used, with the memory of another
+// node.
 type attempt struct {
 	threads    int
 	isolated   bool
@@ -189,7 +189,7 @@ type attempt struct {
 	classes    int
 }
 
-// attempts returns the ways to be tried, the preferred one first.
+// attempts returns the ways to try, the preferred one first.
 func (m *maker) attempts() ([]attempt, error) {
 	smt, isolated, kinds, bare := 1<<30, false, 0, false
 	for i := range m.hosts {
@@ -248,7 +248,7 @@ func (m *maker) attempts() ([]attempt, error) {
 	return out, nil
 }
 
-// fill makes the capacities of an attempt.
+// fill computes the capacities of an attempt.
 func (m *maker) fill(a *attempt) {
 	a.capacities = make([]*capacity, len(m.hosts))
 	a.class = make([]int, len(m.hosts))
@@ -281,7 +281,7 @@ func hasIsolated(h *topology.Host) bool {
 	return false
 }
 
-// key is all of a capacity that a search sees.
+// key encodes all of a capacity that affects a search.
 func (r *capacity) key(threads int) string {
 	b := make([]byte, 0, 64*len(r.nodes))
 	put := func(v uint64) { b = strconv.AppendUint(append(b, ' '), v, 36) }
@@ -320,7 +320,7 @@ func (r *capacity) key(threads int) string {
 	return string(b)
 }
 
-// make tries the ways of taking CPUs, then does without.
+// make tries the attempts in order, then plans without cores of the VMs' own.
 func (m *maker) make() (*Plan, error) {
 	region, err := regionOf(m.c, m.total(), len(m.hosts))
 	if err != nil {
@@ -342,8 +342,8 @@ func (m *maker) make() (*Plan, error) {
 			return m.realise(a, s, region)
 		}
 	}
-	// Why not? With as many cores as one likes it either fits, and cores are
-	// short, or something else is.
+	// Find the resource that is short: with an unlimited number of cores the request either fits, and cores are
+	// short, or another resource is.
 	a := widest(attempts)
 	for g := range m.groups {
 		m.groups[g].vcpus = asked[g]
@@ -357,7 +357,7 @@ func (m *maker) make() (*Plan, error) {
 	return nil, errors.New(short.text)
 }
 
-// widest returns the attempt with the most vCPUs' worth of cores, the last of those.
+// widest returns the attempt whose cores serve the most vCPUs, the last one if several do.
 func widest(attempts []attempt) *attempt {
 	best, most := 0, -1
 	for i := range attempts {
@@ -385,8 +385,8 @@ func (m *maker) total() int {
 	return n
 }
 
-// sized solves with the vCPUs asked for; where a group leaves them open it gets
-// its share of the cores, or the next smaller number for which there is a plan.
+// sized solves with the requested vCPUs. A group that leaves them open gets its share of the cores, or the next
+// smaller number for which a plan exists.
 func (m *maker) sized(a *attempt, asked []int) *solution {
 	open := false
 	for g := range m.groups {
@@ -413,8 +413,8 @@ func (m *maker) sized(a *attempt, asked []int) *solution {
 	return nil
 }
 
-// share assigns VMs of which the file says no number of vCPUs the fair share of a
-// host's cores, at least 1, and says what it is.
+// share assigns VMs without a number of vCPUs in the file the fair share of a host's cores, at least 1, and returns
+// it.
 func (m *maker) share(a *attempt) int {
 	cores := 1 << 30
 	for _, r := range a.capacities {
@@ -448,8 +448,8 @@ func (m *maker) share(a *attempt) int {
 	return v
 }
 
-// align is what the memory of a node is a multiple of, in bytes: its pages, or
-// 2 MiB, so that transparent huge pages fit.
+// align returns the unit in bytes of which a node's memory is a multiple: its page size, or 2 MiB for transparent
+// huge pages.
 func align(page uint64) uint64 {
 	if page == 0 {
 		return 2 << 20
@@ -457,7 +457,7 @@ func align(page uint64) uint64 {
 	return page
 }
 
-// shapes returns the ways in which a group's VMs can lie on a host of n nodes.
+// shapes returns the possible shapes of a group's VMs on a host of n nodes.
 func (m *maker) shapes(g *group, n, threads int) []shape {
 	var out []shape
 	for h := 1; h <= n; h++ {
@@ -521,14 +521,13 @@ type solution struct {
 	placed []*placed
 }
 
-// combination is a shape for each group.
+// combination is one shape for each group.
 type combination struct {
 	shapes []shape
-	low    cost // that it cannot be below
+	low    cost // lower bound of its cost
 }
 
-// combinations returns the shapes of all groups together, those with the lowest
-// bound first.
+// combinations returns the combinations of all groups' shapes, those with the lowest bound first.
 func (m *maker) combinations(threads int) []combination {
 	most, least := 0, 1<<30
 	for i := range m.hosts {
@@ -568,7 +567,7 @@ func (m *maker) solve(a *attempt) *solution {
 	for _, c := range m.combinations(a.threads) {
 		if best != nil && !c.low.less(&best.cost) {
 			if m.policy == spread {
-				continue // the order is not that of the whole cost: overlap comes first
+				continue // the combinations are not ordered by the whole cost: overlap precedes it
 			}
 			break
 		}
@@ -579,11 +578,12 @@ func (m *maker) solve(a *attempt) *solution {
 	return best
 }
 
-// Bounds of a region whose size the cluster file leaves open, in bytes.
+// Bounds in bytes of a region whose size the cluster file leaves open.
 const (
 	regionLeast = 64 << 20
 	regionMost  = 4 << 30
-	// Twice as many ranks as vCPUs have the 8 MiB whose buffers are as fast as larger ones (measurements/fabric.md).
+	// Twice as many ranks as vCPUs have the 8 MiB each whose buffers are as fast as larger ones
+	// (measurements/fabric.md).
 	regionVCPU = 16 << 20
 )
 
@@ -599,8 +599,8 @@ func (m *maker) growRegion(r *Region) {
 	r.SizeBytes = DefaultRegion(vcpus)
 }
 
-// DefaultRegion returns the bytes of a region whose size the cluster file leaves open, for VMs that have vcpus
-// vCPUs together: a power of two.
+// DefaultRegion returns the size in bytes of a region whose size the cluster file leaves open: a power of two, for
+// VMs that have vcpus vCPUs together.
 func DefaultRegion(vcpus int) uint64 {
 	size := uint64(regionLeast)
 	for size < regionMost && size < uint64(max(vcpus, 0))*regionVCPU {
@@ -609,8 +609,8 @@ func DefaultRegion(vcpus int) uint64 {
 	return size
 }
 
-// regionOf returns the region that a cluster file asks for; nil is none. count is
-// the VMs of the cluster.
+// regionOf returns the region that a cluster file asks for, or nil if it asks for none. count is the number of VMs in
+// the cluster.
 func regionOf(c *spec.Cluster, count, hosts int) (*Region, error) {
 	r := &Region{SizeBytes: regionLeast, Backing: c.Region.Backing, Device: c.Region.Device, HostNode: -1}
 	switch {

@@ -12,7 +12,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// machine reads a described machine.
+// machine reads the description of a machine.
 func machine(t testing.TB, name string) topology.Host {
 	t.Helper()
 	h, err := topology.Open(machines + name + ".machine")
@@ -28,7 +28,8 @@ func clusterOf(p spec.Placement, groups ...spec.Group) *spec.Cluster {
 	return c
 }
 
-// VMs have the names that the file has for them, pinned or not; those of a group without names have its name and a number.
+// TestNames: VMs have the names of the file, pinned or not; the VMs of a group without names have the group's name
+// and a number.
 func TestNames(t *testing.T) {
 	for _, pin := range []string{"always", "never"} {
 		c := clusterOf(spec.Placement{Pin: pin}, spec.Group{Names: []string{"login", "gpu-7"}, VCPUs: 2, Memory: 1 << 30}, spec.Group{VCPUs: 2, Memory: 1 << 30})
@@ -46,8 +47,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What cannot be met is refused in one sentence that says what is short, where,
-// by how much, and what would fit.
+// TestShort: a request that cannot be met is rejected with one sentence: the resource that is short, where, by how
+// much, and a request that would fit.
 func TestShort(t *testing.T) {
 	strict := spec.Placement{Strict: true}
 	for _, c := range []struct {
@@ -108,7 +109,7 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// The requests that an error names do fit, and one more does not.
+// TestNearestFits: the requests that an error lists do fit, and one more VM does not.
 func TestNearestFits(t *testing.T) {
 	h := []topology.Host{machine(t, "epyc-nps4")}
 	place := spec.Placement{Strict: true, SMT: "isolate"}
@@ -123,7 +124,8 @@ func TestNearestFits(t *testing.T) {
 	}
 }
 
-// Where too few CPUs is a warning, the requests that an error names are those that fit by memory.
+// TestNearestUnpinned: if too few CPUs is only a warning, the requests that an error lists are those that fit by
+// memory.
 func TestNearestUnpinned(t *testing.T) {
 	h := []topology.Host{machine(t, "laptop")}
 	_, err := Make(clusterOf(spec.Placement{}, spec.Group{Count: 100, VCPUs: 1, Memory: 1 << 30}), h, Ledger{})
@@ -143,7 +145,7 @@ func TestNearestUnpinned(t *testing.T) {
 	}
 }
 
-// Too few CPUs is a warning unless strict: the VMs share them.
+// TestFloat: too few CPUs is a warning unless strict is set: the VMs share them.
 func TestFloat(t *testing.T) {
 	h := []topology.Host{machine(t, "laptop")}
 	p, err := Make(clusterOf(spec.Placement{}, spec.Group{Count: 3, VCPUs: 4, Memory: 1 << 30}), h, Ledger{})
@@ -158,8 +160,8 @@ func TestFloat(t *testing.T) {
 	}
 }
 
-// Guest nodes that are asked for have distances also where vCPUs are not pinned: two on
-// one host node 11, on two host nodes these nodes'.
+// TestUnpinnedDistances: requested guest nodes have distances also if vCPUs are not pinned: two on one host node 11,
+// on two host nodes the distance of these nodes.
 func TestUnpinnedDistances(t *testing.T) {
 	for name, want := range map[string]string{"laptop": "[10 11]", "dl380g8": "[10 20]"} {
 		h := machine(t, name)
@@ -178,8 +180,7 @@ func TestUnpinnedDistances(t *testing.T) {
 	}
 }
 
-// A die for each last-level cache, where the caches hold equal numbers of vCPUs, of
-// every VM of the group.
+// TestDies: every VM of a group has a die for each last-level cache if the caches hold equal numbers of vCPUs.
 func TestDies(t *testing.T) {
 	for _, c := range []struct {
 		name, machine      string
@@ -217,7 +218,7 @@ func TestDies(t *testing.T) {
 	}
 }
 
-// A plan records whether VMs wait for each other's CPUs.
+// TestOvercommitted: a plan records whether VMs wait for each other's CPUs.
 func TestOvercommitted(t *testing.T) {
 	h := machine(t, "laptop")
 	for vcpus, want := range map[int]bool{1: false, len(h.CPUs): false, len(h.CPUs) + 1: true} {
@@ -229,7 +230,7 @@ func TestOvercommitted(t *testing.T) {
 	}
 }
 
-// Emulated VMs are not pinned unless asked.
+// TestPin: emulated VMs are not pinned unless requested.
 func TestPin(t *testing.T) {
 	for accel, want := range map[string]bool{"tcg": false, "kvm": true, "auto": false} {
 		c := clusterOf(spec.Placement{}, spec.Group{Count: 1, VCPUs: 2, Memory: 1 << 30})
@@ -245,7 +246,8 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// One cluster after the other with the ledger between them: none takes what another has.
+// TestLedger plans one cluster after the other with the ledger between them: no cluster uses the resources of
+// another.
 func TestLedger(t *testing.T) {
 	h := []topology.Host{machine(t, "epyc-nps4")}
 	var l Ledger
@@ -274,20 +276,20 @@ func TestLedger(t *testing.T) {
 		p.Cluster = fmt.Sprint(n)
 		l.Hold(p)
 	}
-	// Memory that is promised counts, touched or not: 48 pages of 1 GiB a node.
+	// Promised memory counts, touched or not: 48 pages of 1 GiB per node.
 	c = clusterOf(spec.Placement{Strict: true, Pages: "1GiB", HostNodes: []int{0}}, spec.Group{Count: 1, VCPUs: 1, Memory: 30 << 30})
 	l = Ledger{Held: []Held{{Host: "epyc-nps4", Memory: []HeldMemory{{Node: 0, PageBytes: 1 << 30, Bytes: 20 << 30}}}}}
 	if _, err := Make(c, h, l); err == nil || !strings.Contains(err.Error(), "2 GiB short") {
 		t.Errorf("30 of 28 GiB: %v", err)
 	}
-	// VMs that run elsewhere are of no concern.
+	// VMs on other hosts do not count.
 	l.Held[0].Host = "other"
 	if _, err := Make(c, h, l); err != nil {
 		t.Error(err)
 	}
 }
 
-// Over hosts: pack uses the fewest, spread evens out, equal VMs are equal.
+// TestHosts: over several hosts, pack uses the fewest, spread distributes evenly, and equal VMs have equal shapes.
 func TestHosts(t *testing.T) {
 	var hosts []topology.Host
 	for i := 0; i < 5; i++ {
@@ -335,7 +337,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// The same input makes the same plan.
+// TestSame: the same input produces the same plan.
 func TestSame(t *testing.T) {
 	h := []topology.Host{machine(t, "spr-snc4")}
 	c := clusterOf(spec.Placement{}, spec.Group{Count: 3, VCPUs: 20, Memory: 24 << 30, Devices: []spec.Device{{Class: "infiniband"}}})
@@ -350,7 +352,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// Paper 001, section 3: what a VM with fixed nodes becomes on other hosts.
+// TestMove: the placement of a VM with fixed nodes on other hosts (paper 001, section 3).
 func TestMove(t *testing.T) {
 	p, err := Make(clusterOf(spec.Placement{}, spec.Group{Count: 1, VCPUs: 32, Memory: 64 << 30}), []topology.Host{machine(t, "r910")}, Ledger{})
 	if err != nil {
@@ -394,7 +396,7 @@ func TestMove(t *testing.T) {
 			t.Errorf("to %s: the guest's topology changed: %+v", c.to, v.Plan)
 		}
 	}
-	// 8 vCPUs a node, moved to nodes of 6: each guest node lies over two.
+	// 8 vCPUs per node, moved to nodes of 6: each guest node spans two.
 	big := machine(t, "epyc-l3numa")
 	for i := range big.CPUs {
 		if big.CPUs[i].Core%8 > 5 {

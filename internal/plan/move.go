@@ -10,7 +10,7 @@ import (
 	"nearmetal/internal/words"
 )
 
-// Move is what the fixed virtual topology of running VMs becomes on another host.
+// Move describes how the fixed virtual topology of running VMs is placed on another host.
 type Move struct {
 	To  string   `json:"to" yaml:"to"`
 	VMs []MoveVM `json:"vms" yaml:"vms"`
@@ -21,24 +21,23 @@ type MoveVM struct {
 	Name string `json:"name" yaml:"name"`
 	// Plan is the VM on the new host, with the topology that its guest knows.
 	Plan VM `json:"plan" yaml:"plan"`
-	// Local is how much of the memory that a vCPU takes for local is: 1 is all.
+	// Local is the fraction of the memory local to a vCPU in the guest's view that is local in fact: 1 is all.
 	Local float64 `json:"local" yaml:"local"`
-	// Distance is the mean distance from vCPUs to all memory of the VM as it will
-	// be, Ideal that of a VM made for the new host, Believed what the guest thinks.
+	// Distance is the mean distance from vCPUs to all memory of the VM on the new host, Ideal that of a VM made for
+	// the new host, Believed that in the guest's table.
 	Distance float64 `json:"distance" yaml:"distance"`
 	Ideal    float64 `json:"ideal" yaml:"ideal"`
 	Believed float64 `json:"believed" yaml:"believed"`
-	// Differences from what the guest believes, one sentence each; empty: none.
+	// Differences from the guest's view, one sentence each; empty: none.
 	Differences []string `json:"differences,omitempty" yaml:"differences,omitempty"`
 }
 
-// MakeMove plans a move of the VMs of a plan to one host, where the ledger's
-// VMs run. The number of guest nodes, their vCPUs and memory stay; what is
-// under them changes: a guest node may come to lie over several host nodes, its
-// memory interleaved, or several guest nodes on one. An error says what is short.
+// MakeMove plans a move of the VMs of a plan to one host, on which the ledger's VMs run. The number of guest nodes,
+// their vCPUs and memory stay. Their host nodes change: a guest node may span several host nodes, its memory
+// interleaved, or several guest nodes share one. The error reports the resource that is short.
 func MakeMove(p *Plan, to topology.Host, place spec.Placement, l Ledger) (*Move, error) {
 	out := &Move{To: to.Name}
-	// Equal VMs are planned together: groups by what cannot change.
+	// Equal VMs are planned together, grouped by the properties that cannot change.
 	c := &spec.Cluster{Version: 1, Name: p.Cluster, Accel: "kvm", Placement: place}
 	zero := spec.Size(0)
 	c.Region.Size = &zero
@@ -88,7 +87,7 @@ func moveOne(c *spec.Cluster, v *VM, need spec.Group, to topology.Host, l Ledger
 	m.Distance, m.Local = reality(&n, &to)
 	m.Believed = believed(v)
 	m.differences(v, &n)
-	// The guest keeps what it knows.
+	// The guest keeps the topology that it knows.
 	n.Name, n.Index = v.Name, v.Index
 	n.Sockets, n.Dies, n.Cores, n.Threads = v.Sockets, v.Dies, v.Cores, v.Threads
 	for i := range n.Nodes {
@@ -101,9 +100,9 @@ func moveOne(c *spec.Cluster, v *VM, need spec.Group, to topology.Host, l Ledger
 	return m, nil
 }
 
-// reality returns the mean distance from vCPUs to the VM's memory as host nodes
-// lie under it, each guest node's memory weighted by its size, and how much of
-// what a vCPU takes for local is on its own host node.
+// reality returns the mean distance from vCPUs to the VM's memory on the host nodes under it, weighted by the size of
+// each guest node's memory, and the fraction of the memory local to a vCPU in the guest's view that is on its own
+// host node.
 func reality(v *VM, h *topology.Host) (distance, local float64) {
 	nodeOf := func(vcpu int) int {
 		if vcpu < len(v.Pins) && len(v.Pins[vcpu]) > 0 {
@@ -141,7 +140,7 @@ func reality(v *VM, h *topology.Host) (distance, local float64) {
 	return sum / weight, near / own
 }
 
-// believed is the mean distance by the guest's own table.
+// believed returns the mean distance according to the guest's own table.
 func believed(v *VM) float64 {
 	if len(v.Nodes) < 2 {
 		return 10
@@ -167,7 +166,7 @@ func believed(v *VM) float64 {
 	return sum / weight
 }
 
-// differences says what of the new host the guest will not know.
+// differences returns the properties of the new host that the guest will not know.
 func (m *MoveVM) differences(old, n *VM) {
 	say := func(format string, a ...any) { m.Differences = append(m.Differences, fmt.Sprintf(format, a...)) }
 	over, shared := 0, map[int]int{}
@@ -214,7 +213,7 @@ func (m *MoveVM) differences(old, n *VM) {
 	}
 }
 
-// caches names a VM's cache groups by their sizes.
+// caches describes a VM's cache groups by their sizes.
 func caches(v *VM) string {
 	var sizes []int
 	for _, g := range v.L3 {

@@ -11,13 +11,13 @@ import (
 func (m *maker) nodes(vm *VM, r *capacity, order []int, s *shape, g *group) {
 	page := m.pages[s.class]
 	if len(r.nodes) == 1 && s.guestNodes == 1 && page == 0 {
-		return // nothing to say to the guest or to bind
+		return // no nodes to describe or bind
 	}
 	unit := align(page)
 	units := g.memory / unit
 	rest := g.memory - units*unit
 	per := g.vcpus / s.guestNodes
-	under := make([][]int, s.guestNodes) // dense host nodes
+	under := make([][]int, s.guestNodes) // dense host nodes of each guest node
 	for k := range under {
 		if s.hostNodes >= s.guestNodes {
 			n := s.hostNodes / s.guestNodes
@@ -52,8 +52,8 @@ func (m *maker) nodes(vm *VM, r *capacity, order []int, s *shape, g *group) {
 	}
 }
 
-// guestDistance is the mean distance between the host nodes under two guest
-// nodes. ACPI wants 10 for a node itself and more for any other.
+// guestDistance returns the mean distance between the host nodes under two guest nodes. ACPI requires 10 for a node
+// to itself and more for any other.
 func guestDistance(r *capacity, a, b []int, same bool) int {
 	if same {
 		return 10
@@ -67,8 +67,8 @@ func guestDistance(r *capacity, a, b []int, same bool) int {
 	return min(max((sum+len(a)*len(b)/2)/(len(a)*len(b)), 11), 254)
 }
 
-// memoryNodes assigns VMs their memory of nodes without CPUs: as many parts as
-// the VM has nodes, each from the nearest of the named nodes with room.
+// memoryNodes assigns VMs their memory on nodes without CPUs: as many parts as the VM has nodes, each from the
+// nearest of the named nodes with room.
 func (m *maker) memoryNodes(r *capacity, vms []*VM) error {
 	if len(m.place.MemoryNodes) == 0 {
 		return nil

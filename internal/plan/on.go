@@ -1,7 +1,7 @@
 package plan
 
-// On returns the plan of the VMs on one host, whose name is theirs in p. Their numbers count from 0. The region is on
-// every host or on none: MPI programs over all hosts need it everywhere or nowhere.
+// On returns the plan of the VMs on one host, by the host's name in p, with VMs numbered from 0. The region is on
+// every host or on none, because MPI programs that span all hosts need it everywhere or nowhere.
 func (p *Plan) On(host string) *Plan {
 	own := *p
 	own.VMs, own.Reserved, own.Reasons, own.Warnings = nil, nil, nil, nil

@@ -2,7 +2,7 @@ package plan
 
 import "testing"
 
-// A host's part of a plan is its own VMs, numbered from 0, with the region where any host needs one.
+// TestOn: a host's part of a plan has its own VMs, numbered from 0, with the region if any host needs one.
 func TestOn(t *testing.T) {
 	p := &Plan{Version: 1, Cluster: "c", Region: &Region{SizeBytes: 64 << 20, HostNode: -1, Hosts: []RegionHost{{"a", 0}, {"b", 1}}},
 		Reserved: []Reserved{{"a", []int{0}}, {"b", []int{7}}},

@@ -2,24 +2,24 @@ package plan
 
 import "sort"
 
-// packing says how the guest nodes on one host node are laid over its
-// last-level caches: alloc[item][cache] is cores.
+// packing is a distribution of the guest nodes on one host node over its last-level caches; alloc[item][cache] is a
+// number of cores.
 type packing struct {
 	alloc [][]int
-	// cost is the number of cuts (an item over k caches has k-1), or with
-	// wide the caches that items could have had more.
+	// cost is the number of cuts (an item over k caches has k-1); with wide it is how many more caches the items
+	// could have had.
 	cost int
 }
 
-// Search bounds: above them packings are good, but not proved the best.
+// Bounds of the search: above them packings are good, but not proved optimal.
 const (
 	packStates = 1 << 16
 	packBins   = 16
 )
 
-// packCaches lays items (numbers of cores) over caches with free cores, so that
-// as few items as can be straddle caches; the sum fits. Items that fit whole go
-// to the cache with the most room (apart) or the least (together).
+// packCaches distributes items (numbers of cores) over caches with free cores so that as few items as possible
+// straddle caches. The items' sum must fit. An item that fits as a whole goes to the cache with the most room, or if
+// together is set to the one with the least.
 func packCaches(items, free []int, together bool) packing {
 	if len(free) == 1 {
 		p := packing{alloc: make([][]int, len(items))}
@@ -68,11 +68,10 @@ func packWhole(items, free []int, together bool) (packing, bool) {
 	return p, true
 }
 
-// packSplit finds the fewest cuts. In a best packing the graph of items and
-// caches is a forest, and a tree of n items and m caches has m-1 cuts: laying
-// its items end to end over its caches does it. So the items and caches are
-// parted into such sets, by dynamic programming over subsets; where there are
-// too many subsets, whole items first and the rest over the largest rests.
+// packSplit finds the fewest cuts. In an optimal packing the graph of items and caches is a forest, and a tree of n
+// items and m caches has m-1 cuts, reached by laying its items end to end over its caches. Therefore dynamic
+// programming over subsets divides the items and caches into such sets. With too many subsets, whole items are packed
+// first and the rest over the largest remainders.
 func packSplit(items, free []int) packing {
 	n, m := len(items), len(free)
 	if m > packBins || n > 16 || n+m > 20 {
@@ -172,7 +171,7 @@ func subsetSums(v []int) []int {
 	return s
 }
 
-// packGreedy puts items whole where they fit, the rest over the largest rests.
+// packGreedy packs items whole if they fit, the others over the largest remainders.
 func packGreedy(items, free []int) packing {
 	left := append([]int(nil), free...)
 	p := packing{alloc: make([][]int, len(items))}
@@ -208,7 +207,7 @@ func packGreedy(items, free []int) packing {
 	return p
 }
 
-// cuts counts how many caches more than one each item lies over.
+// cuts returns the number of additional caches that the items span.
 func cuts(alloc [][]int) int {
 	n := 0
 	for _, a := range alloc {
@@ -222,9 +221,9 @@ func cuts(alloc [][]int) int {
 	return n
 }
 
-// packWide spreads each item over as many caches as can be (hint: cache). Each
-// item in turn takes a core of the caches with the most left, which is the best
-// there is (the greedy of Gale and Ryser), then fills up evenly.
+// packWide spreads each item over as many caches as possible (hint: cache). One item after the other gets a core of
+// each of the caches with the most left, which is optimal (the greedy algorithm of Gale and Ryser), then fills up
+// evenly.
 func packWide(items, free []int) packing {
 	left := append([]int(nil), free...)
 	p := packing{alloc: make([][]int, len(items))}
@@ -243,7 +242,8 @@ func packWide(items, free []int) packing {
 			have += c
 		}
 		for ; have < items[i]; have++ {
-			// Even within the item: the cache with the fewest of its cores that has room, its own first.
+			// Even within the item: the cache that has room and the fewest of the item's cores, caches it already
+			// uses first.
 			best := -1
 			for b, c := range p.alloc[i] {
 				if left[b] > 0 && (best < 0 || (c > 0) != (p.alloc[i][best] > 0) && c > 0 ||

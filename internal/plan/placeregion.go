@@ -6,8 +6,7 @@ import (
 	"nearmetal/internal/words"
 )
 
-// placeRegion puts the region's memory on the node that is nearest to all VMs
-// of the host and has room for it.
+// placeRegion places the region's memory on the node that is nearest to all VMs of the host and has room for it.
 func (m *maker) placeRegion(r *capacity, a *attempt, vms []*VM, p *Plan) error {
 	g := p.Region
 	if g == nil || len(r.nodes) == 0 {
@@ -58,7 +57,7 @@ func (m *maker) placeRegion(r *capacity, a *attempt, vms []*VM, p *Plan) error {
 			r.host.Name, words.Bytes(g.SizeBytes), words.Bytes(most), words.Bytes(g.SizeBytes-min(most, g.SizeBytes)))
 	}
 	if best < 0 {
-		// It may lie on several nodes, if they have room together.
+		// It may span several nodes if they have room together.
 		var left uint64
 		for j := range r.nodes {
 			left += r.nodes[j].free[len(m.pages)-1]

@@ -5,14 +5,14 @@ import (
 	"sort"
 )
 
-// chosen is a VM with the cores it got, before it becomes a VM of the plan.
+// chosen is a VM with its assigned cores, before it becomes a VM of the plan.
 type chosen struct {
 	placement *placement
-	cores     [][]core // by place in placement.nodes
-	cuts      []int    // caches its cores lie over, by place
+	cores     [][]core // by index in placement.nodes
+	cuts      []int    // caches that its cores span, by index
 }
 
-// realise makes the plan of a solution: cores, vCPUs, memory, devices.
+// realise turns a solution into a plan: cores, vCPUs, memory, devices.
 func (m *maker) realise(a *attempt, s *solution, region *Region) (*Plan, error) {
 	p := &Plan{Version: 1, Cluster: m.c.Name, Region: region}
 	vms := make([]VM, m.total())
@@ -76,7 +76,7 @@ func (m *maker) realise(a *attempt, s *solution, region *Region) (*Plan, error) 
 	return p, nil
 }
 
-// chooseCores chooses the cores of each VM: caches as packed, the lowest cores first.
+// chooseCores chooses the cores of each VM: in the caches that the packing chose, the lowest cores first.
 func chooseCores(r *capacity, placements []placement, shapes []shape, pol policy, wide bool, threads int) []chosen {
 	out := make([]chosen, len(placements))
 	type item struct{ vm, place int }
@@ -120,7 +120,7 @@ func chooseCores(r *capacity, placements []placement, shapes []shape, pol policy
 	return out
 }
 
-// build fills in a VM: its CPUs, nodes, memory and devices.
+// build fills in a VM's CPUs, nodes, memory and devices.
 func (m *maker) build(vm *VM, r *capacity, ch *chosen, s *shape, g *group, pools [][]string) {
 	vm.VCPUs, vm.MemoryBytes = g.vcpus, g.memory
 	perHost, perGuest := g.vcpus/s.hostNodes, g.vcpus/s.guestNodes
@@ -131,7 +131,7 @@ func (m *maker) build(vm *VM, r *capacity, ch *chosen, s *shape, g *group, pools
 	}
 	threads := s.threads
 	if perHost%threads != 0 || perGuest%threads != 0 {
-		threads = 1 // the guest sees no SMT, or a core would lie on two nodes
+		threads = 1 // the guest sees no SMT, because a core would span two nodes
 	}
 	l3 := map[int][]int{}
 	var l3Order []int
@@ -165,8 +165,8 @@ func (m *maker) build(vm *VM, r *capacity, ch *chosen, s *shape, g *group, pools
 	m.devices(vm, r, ch.placement, pools)
 }
 
-// hostOrder returns the host nodes in the order in which vCPUs fill them: as they
-// are, or where several lie under one guest node, each with those nearest to it.
+// hostOrder returns the host nodes in the order in which vCPUs fill them: unchanged, or if several are under one
+// guest node, each followed by those nearest to it.
 func hostOrder(r *capacity, nodes []int, s *shape) []int {
 	k := s.hostNodes / s.guestNodes
 	if k < 2 {
@@ -184,7 +184,7 @@ func hostOrder(r *capacity, nodes []int, s *shape) []int {
 	return out
 }
 
-// reason adds a sentence.
+// reason appends a sentence to the VM's reasons.
 func (vm *VM) reason(format string, a ...any) {
 	vm.Reasons = append(vm.Reasons, fmt.Sprintf(format, a...))
 }

@@ -2,7 +2,7 @@ package plan
 
 import "sort"
 
-// policy is what placement.policy and hint come to.
+// policy is the effect of placement.policy and hint.
 type policy int
 
 const (
@@ -11,11 +11,11 @@ const (
 	spread
 )
 
-// shape is how each VM of a group lies on a host, the same for all of them.
+// shape is the layout of each VM of a group on a host, the same for all of them.
 type shape struct {
-	hostNodes  int    // under the VM
-	guestNodes int    // that the guest sees
-	threads    int    // vCPUs on a core
+	hostNodes  int    // host nodes under the VM
+	guestNodes int    // guest nodes that the guest sees
+	threads    int    // vCPUs per core
 	class      int    // index of its page size
 	cores      int    // on each host node
 	bytes      uint64 // on each host node, rounded up to pages
@@ -25,10 +25,10 @@ type shape struct {
 type want struct {
 	shape
 	count int
-	units [][]int // for each device of a VM: the pools that can serve it
+	units [][]int // for each device of a VM, the pools that can serve it
 }
 
-// placement is where one VM of the search is.
+// placement is the position of one VM in the search.
 type placement struct {
 	group int
 	nodes []int // dense indices, ascending
@@ -42,9 +42,8 @@ type placed struct {
 	proof      bool        // the search was exhaustive
 }
 
-// Bounds of the search on one host: beyond them the best found so far is taken,
-// and said not to be proved; and in the search for requests that would fit,
-// where not to find one is no harm.
+// Bounds of the search on one host. Beyond them the best placement so far is used and reported as not proved optimal.
+// In the search for requests that would fit, missing one does no harm.
 const (
 	searchSteps  = 400_000
 	nearestSteps = 4_000
@@ -52,8 +51,7 @@ const (
 	leastSteps   = 1_000
 )
 
-// search looks for the cheapest placement of groups of VMs on one host by
-// branch and bound: VM by VM, node by node.
+// search finds the cheapest placement of groups of VMs on one host by branch and bound, VM by VM, node by node.
 type search struct {
 	r       *capacity
 	p       policy
@@ -61,21 +59,21 @@ type search struct {
 	threads int
 	wants   []want
 	vms     []int // group of each VM, in order
-	static  cost  // terms that the shapes alone decide
+	static  cost  // terms that depend on the shapes only
 
 	free      []int      // cores by node
 	mem       [][]uint64 // bytes by node and class
 	bins      [][]int    // cores by node and cache
 	items     [][]int    // cores of the VMs on each node, in order
 	packs     []map[string]int
-	residents []int // VMs on each node, with those of the ledger
+	residents []int // VMs on each node, including the ledger's
 	vfs       []int
-	order     [][]int   // nodes for each group, the likely ones first
+	order     [][]int   // nodes in the order tried by each group, the likely ones first
 	near      [][]int64 // for each node the sums of its k smallest distances to others
 	devWorst  []int64
 	distWorst []int64
-	minApart  []int64 // for each group: no VM's nodes are nearer to each other
-	minReach  []int64 // for each group: no node is nearer to the devices
+	minApart  []int64 // for each group a lower bound of the total distance between a VM's nodes
+	minReach  []int64 // for each group a lower bound of the distance from a node to the devices
 
 	zero       []int64 // never written
 	placements []placement
@@ -85,8 +83,7 @@ type search struct {
 	even       bool // no search: each VM on the emptiest nodes
 }
 
-// solve returns the cheapest placement, or nil if there is none, or none was found
-// in limit steps.
+// solve returns the cheapest placement, or nil if none exists or the search found none in limit steps.
 func solve(r *capacity, p policy, wide bool, threads int, wants []want, limit int) *placed {
 	s := &search{r: r, p: p, wide: wide, threads: threads, wants: wants, limit: limit}
 	n := len(r.nodes)
@@ -122,7 +119,7 @@ func solve(r *capacity, p policy, wide bool, threads int, wants []want, limit in
 	return s.best
 }
 
-// prepare orders the VMs and nodes and makes the tables of bounds.
+// prepare orders the VMs and nodes and computes the tables of bounds.
 func (s *search) prepare() {
 	r := s.r
 	n := len(r.nodes)
@@ -175,11 +172,10 @@ func (s *search) prepare() {
 	}
 }
 
-// arrange orders the nodes that group g tries: nearest to its devices, with the
-// fewest VMs, then (policy spread) the emptiest or (others) the fullest that it
-// fits, so that large holes stay whole, then the lowest. Where a VM needs three
-// nodes or more, a set of near ones that is found by exchange comes first: the
-// better the first try, the more the bounds cut.
+// arrange orders the nodes that group g tries: nearest to its devices, with the fewest VMs, then (policy spread) the
+// emptiest or (others) the fullest in which it fits, so that large holes stay whole, then the lowest. If a VM needs
+// three nodes or more, a set of near nodes found by exchange comes first, because the bounds cut more if the first
+// try is good.
 func (s *search) arrange(g int) {
 	w := &s.wants[g]
 	order := s.order[g]
@@ -219,8 +215,8 @@ func (s *search) arrange(g int) {
 	s.order[g] = out
 }
 
-// gather finds a good set of nodes for one VM: from each node the nearest ones
-// in turn, then exchanges while they help. nil: too few have room.
+// gather finds a good set of nodes for one VM: it starts at each node with the nearest ones, then exchanges nodes
+// while that reduces the distances. It returns nil if too few nodes have room.
 func (s *search) gather(w *want, order []int) []int {
 	var able []int
 	for _, j := range order {
@@ -305,7 +301,7 @@ func abs(n int) int {
 	return n
 }
 
-// reach is the least that a VM pays for its devices on a node.
+// reach returns the least cost of a VM's devices on a node.
 func (s *search) reach(w *want, node int) int64 {
 	var sum int64
 	for _, pools := range w.units {
@@ -327,7 +323,7 @@ func (s *search) deviceDistance(pool, node int) int64 {
 	return unknownDistance
 }
 
-// rest is a lower bound of what VMs from the i-th on will add.
+// rest returns a lower bound of the cost that VMs from the i-th on will add.
 func (s *search) rest(i int) cost {
 	var c cost
 	seen := make([]bool, len(s.wants))
@@ -361,13 +357,13 @@ func (s *search) vm(i int, c cost, rest cost) {
 	}
 	g := s.vms[i]
 	w := &s.wants[g]
-	// Of the rest, this VM's own share is bounded more sharply node by node.
+	// This VM's own share of the rest is bounded more tightly, node by node.
 	rest[termApart] -= s.minApart[g]
 	start := 0
 	if s.even {
 		s.order[g] = s.emptiest(w)
 	} else if i > 0 && s.vms[i-1] == g {
-		// Equal VMs are interchangeable: the places of their first nodes ascend.
+		// Equal VMs are interchangeable: the positions of their first nodes ascend.
 		start = s.position(g, s.placements[i-1].nodes[0])
 	}
 	s.placements = append(s.placements, placement{group: g, nodes: make([]int, 0, w.hostNodes)})
@@ -375,9 +371,8 @@ func (s *search) vm(i int, c cost, rest cost) {
 	s.placements = s.placements[:i]
 }
 
-// emptiest returns the nodes with room for the most VMs of a group, as many as one
-// takes: putting VM after VM there finds a placement of equal VMs whenever
-// there is one.
+// emptiest returns the nodes with room for the most VMs of a group, as many as one VM needs. Placing each VM on them
+// finds a placement of equal VMs whenever one exists.
 func (s *search) emptiest(w *want) []int {
 	places := make([]int, len(s.r.nodes))
 	var order []int
@@ -400,13 +395,13 @@ func (s *search) position(g, node int) int {
 	return 0
 }
 
-// fits says whether one more VM of the group has room on a node.
+// fits reports whether a node has room for one more VM of the group.
 func (s *search) fits(w *want, j int) bool {
 	return s.r.nodes[j].open && s.free[j] >= w.cores && s.mem[j][w.class] >= w.bytes
 }
 
-// node chooses one more node for VM i, from the k-th of its order on. apart is
-// for each node its distance to those chosen, sum the distances among these.
+// node chooses one more node for VM i, from the k-th of its order on. apart is the distance of each node to the
+// chosen ones, sum the total distance among these.
 func (s *search) node(i, k int, c, rest cost, apart []int64, sum int64) {
 	if s.steps++; s.steps > s.limit && !s.even {
 		return
@@ -484,9 +479,9 @@ func (s *search) node(i, k int, c, rest cost, apart []int64, sum int64) {
 	}
 }
 
-// bound is the least that choosing need more nodes of order adds to the
-// distances within the VM: to those chosen, and half of each one's need-1
-// smallest to any. ok is false if there are too few with room.
+// bound returns the least that choosing need more nodes of order adds to the distances within the VM: the distances
+// to the chosen nodes, and half of the need-1 smallest distances of each new one. ok is false if too few nodes have
+// room.
 func (s *search) bound(w *want, order []int, need int, apart []int64) (low int64, ok bool) {
 	var small [64]int64 // doubled bounds, ascending
 	list := small[:0]
@@ -522,7 +517,7 @@ func (s *search) bound(w *want, order []int, need int, apart []int64) (low int64
 	return (low + 1) / 2, true
 }
 
-// pack returns the cost of the items on node j over its caches.
+// pack returns the cost of distributing the items on node j over its caches.
 func (s *search) pack(j int) int {
 	if len(s.bins[j]) < 2 || len(s.items[j]) == 0 {
 		return 0
@@ -542,7 +537,7 @@ func (s *search) pack(j int) int {
 	return v
 }
 
-// packFor packs as the policy asks.
+// packFor packs according to the policy.
 func packFor(items, bins []int, p policy, wide bool) packing {
 	if wide {
 		return packWide(items, bins)
@@ -550,7 +545,7 @@ func packFor(items, bins []int, p policy, wide bool) packing {
 	return packCaches(items, bins, p == consolidate)
 }
 
-// devices chooses the pool of device u of VM i, then goes to the next VM.
+// devices chooses the pool of device u of VM i, then continues with the next VM.
 func (s *search) devices(i, u int, c, rest cost, sum int64) {
 	g := s.vms[i]
 	w := &s.wants[g]
@@ -564,7 +559,8 @@ func (s *search) devices(i, u int, c, rest cost, sum int64) {
 				if x != y {
 					return x < y
 				}
-				// As near: not a card that the VM has already, then the one with the most left.
+				// At equal distance: prefer a card that the VM does not have yet, then the one with the most
+				// functions left.
 				if ax, ay := s.hasPool(sp, pools[a]), s.hasPool(sp, pools[b]); ax != ay {
 					return !ax
 				}
@@ -616,7 +612,7 @@ func (s *search) hasPool(sp *placement, pool int) bool {
 	return false
 }
 
-// unit is the distance of a VM's nodes to one device of a pool.
+// unit returns the distance of a VM's nodes to one device of a pool.
 func (s *search) unit(sp *placement, pool int) int64 {
 	var d int64
 	for _, j := range sp.nodes {

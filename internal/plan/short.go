@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Short is the line that says how the VMs of the plan run: on CPUs of their own or not, emulated or
-// not, in which pages. accel is that of the cluster, kvm or tcg.
+// Short returns one line on how the VMs of the plan run: on CPUs of their own or not, emulated or not, in which
+// pages. accel is the cluster's, kvm or tcg.
 func (p *Plan) Short(accel string) string {
 	pinned := 0
 	pages := map[uint64]bool{}

@@ -11,14 +11,14 @@ import (
 	"nearmetal/internal/words"
 )
 
-// shortage is why there is no plan.
+// shortage is the reason why no plan exists.
 type shortage struct {
 	text     string
-	cpusOnly bool // with more cores there would be one
+	cpusOnly bool // a plan would exist with more cores
 }
 
-// diagnose says which resource is short, where, by how much, and the nearest
-// requests that would fit. It is asked only when there is no plan.
+// diagnose returns which resource is short, where, by how much, and the nearest requests that would fit. It is called
+// only if no plan was found.
 func (m *maker) diagnose(a *attempt, region *Region) shortage {
 	have, need := m.roomFor(a)
 	huge := m.place.Pages != "auto" && m.place.Pages != "" && m.place.Pages != "ordinary"
@@ -52,7 +52,7 @@ func (m *maker) diagnose(a *attempt, region *Region) shortage {
 		b.WriteString(m.nearest(a, region, true))
 		return shortage{b.String(), !huge && m.place.SMT != "require"}
 	}
-	// Enough of everything in sum: it is cut into pieces that are too small.
+	// The total suffices, but it is divided into pieces that are too small.
 	g := m.largest()
 	var nodes []string
 	for _, r := range a.capacities[:min(len(a.capacities), 2)] {
@@ -74,8 +74,8 @@ func (m *maker) diagnose(a *attempt, region *Region) shortage {
 	return shortage{b.String(), !huge}
 }
 
-// roomFor returns the memory of all hosts in the page size that has the most of it and that all VMs' memory is a
-// multiple of, and what the VMs need.
+// roomFor returns the memory that the VMs need, and the memory of all hosts in one page size: the size with the most
+// free memory among those that divide all VMs' memory.
 func (m *maker) roomFor(a *attempt) (have, need uint64) {
 	for i := range m.groups {
 		need += uint64(m.groups[i].count) * m.groups[i].memory
@@ -88,7 +88,7 @@ func (m *maker) roomFor(a *attempt) (have, need uint64) {
 	return have, need
 }
 
-// sumFree is what all hosts have free in pages of class k.
+// sumFree returns the free memory of all hosts in pages of class k.
 func sumFree(a *attempt, pages []uint64, k int) uint64 {
 	var sum uint64
 	for _, r := range a.capacities {
@@ -105,7 +105,7 @@ func sumFree(a *attempt, pages []uint64, k int) uint64 {
 	return sum
 }
 
-// multiple says whether the memory of all VMs is a multiple of a page.
+// multiple reports whether the memory of all VMs is a multiple of a page.
 func (m *maker) multiple(page uint64) bool {
 	for i := range m.groups {
 		if page > 0 && m.groups[i].memory%page != 0 {
@@ -115,8 +115,8 @@ func (m *maker) multiple(page uint64) bool {
 	return true
 }
 
-// notMultiple says which free huge pages the VMs cannot have because their memory is not a multiple of
-// them, and what is; "": none.
+// notMultiple returns which free huge pages the VMs cannot use because their memory is not a multiple of them, and an
+// amount that is; "": none.
 func (m *maker) notMultiple(a *attempt) string {
 	for k, p := range m.pages {
 		if p == 0 || !m.pageAllowed(p) {
@@ -132,7 +132,7 @@ func (m *maker) notMultiple(a *attempt) string {
 	return ""
 }
 
-// roomiest is the most memory of any one page size on a node.
+// roomiest returns the most memory of any one page size on a node.
 func (m *maker) roomiest(n *roomNode) uint64 {
 	var most uint64
 	for k, p := range m.pages {
@@ -143,7 +143,7 @@ func (m *maker) roomiest(n *roomNode) uint64 {
 	return most
 }
 
-// largest is the group with the largest VMs.
+// largest returns the group with the largest VMs.
 func (m *maker) largest() *group {
 	best := &m.groups[0]
 	for i := range m.groups {
@@ -154,7 +154,7 @@ func (m *maker) largest() *group {
 	return best
 }
 
-// keptBack says of cores that are there but not free.
+// keptBack reports the cores that exist but are not free.
 func (m *maker) keptBack(a *attempt) string {
 	all, held, closed, reserved := 0, 0, 0, 0
 	for _, r := range a.capacities {
@@ -196,7 +196,7 @@ func (m *maker) keptBack(a *attempt) string {
 	return fmt.Sprintf(" of %d (%s)", all, strings.Join(parts, ", "))
 }
 
-// firstOf is the lowest usable CPU of a CPU's core.
+// firstOf returns the lowest usable CPU of a CPU's core.
 func firstOf(h *topology.Host, c *topology.CPU) int {
 	for i := range h.CPUs {
 		if o := &h.CPUs[i]; o.Core == c.Core && o.Usable() {
@@ -206,7 +206,7 @@ func firstOf(h *topology.Host, c *topology.CPU) int {
 	return -1
 }
 
-// memoryShort says how much memory is missing.
+// memoryShort reports how much memory is missing.
 func (m *maker) memoryShort(a *attempt, have, need uint64, region *Region) string {
 	where := m.hosts[0].Name
 	if len(m.hosts) > 1 {
@@ -243,7 +243,7 @@ func (m *maker) memoryShort(a *attempt, have, need uint64, region *Region) strin
 	return s + m.notMultiple(a) + m.nearest(a, region, false)
 }
 
-// devicesShort says which device there are too few of.
+// devicesShort reports a device of which too few are free.
 func (m *maker) devicesShort(a *attempt) string {
 	for gi := range m.groups {
 		g := &m.groups[gi]
@@ -307,8 +307,8 @@ func matches(p *devicePool, pf, class string) bool {
 	return true
 }
 
-// capacityFor says whether the VMs of the only group, without devices, fit in some
-// shape: by counting, without a search.
+// capacityFor reports whether the VMs of the only group, without devices, fit in some shape, by counting instead of a
+// search.
 func (m *maker) capacityFor(a *attempt) bool {
 	for _, c := range m.combinations(a.threads) {
 		crowd := newCrowd(m, a, c.shapes)
@@ -327,13 +327,13 @@ func (m *maker) capacityFor(a *attempt) bool {
 	return false
 }
 
-// mayUnpin reports whether VMs without cores of their own are planned all the same, see unpinned.
+// mayUnpin reports whether VMs without cores of their own are planned nevertheless, see unpinned.
 func (m *maker) mayUnpin() bool {
 	p := m.place.Pages
 	return !m.place.Strict && m.place.Pin != "always" && m.place.SMT != "require" && (p == "" || p == "auto" || p == "ordinary")
 }
 
-// memoryFor says whether there is memory for the VMs, none of which has devices, whatever CPUs there are.
+// memoryFor reports whether the memory suffices for the VMs, none of which has devices, regardless of the CPUs.
 func (m *maker) memoryFor(a *attempt, region *Region) bool {
 	var left []uint64
 	for _, r := range a.capacities {
@@ -364,8 +364,8 @@ func (m *maker) memoryFor(a *attempt, region *Region) bool {
 	return true
 }
 
-// regionFor is region as the VMs of now would get it: smaller for fewer of them where the cluster file leaves its
-// size open, and none for one.
+// regionFor returns region as the current VMs would get it: smaller for fewer of them if the cluster file leaves its
+// size open, and nil for a single VM.
 func (m *maker) regionFor(region *Region) *Region {
 	if region == nil || m.c.Region.Size != nil {
 		return region
@@ -378,7 +378,7 @@ func (m *maker) regionFor(region *Region) *Region {
 	return &r
 }
 
-// realises says whether a solution leaves room for the region.
+// realises reports whether a solution leaves room for the region.
 func (m *maker) realises(a *attempt, s *solution, region Region) bool {
 	first := 0
 	for i := range m.groups {
@@ -391,9 +391,8 @@ func (m *maker) realises(a *attempt, s *solution, region Region) bool {
 	return err == nil
 }
 
-// nearest returns the nearest requests that fit, as the end of a sentence: fewer
-// vCPUs, fewer VMs, less memory, each with the rest as it is. pinned: on cores of their
-// own, else as they would be planned.
+// nearest returns the nearest requests that fit, as the end of a sentence: fewer vCPUs, fewer VMs, less memory, each
+// with the rest unchanged. If pinned is set they fit on cores of their own, else as they would be planned.
 func (m *maker) nearest(a *attempt, region *Region, pinned bool) string {
 	saved := append([]group(nil), m.groups...)
 	m.steps = nearestSteps

@@ -9,8 +9,8 @@ import (
 	"nearmetal/internal/words"
 )
 
-// SVG draws a plan on the hosts that it is for: each VM in its colour on the
-// CPUs, memory and devices that it holds. What the ledger holds is grey.
+// SVG draws a plan on its hosts: each VM in its colour on the CPUs, memory and devices that it holds. The ledger's
+// VMs are grey.
 func (p *Plan) SVG(w io.Writer, hosts []topology.Host, l Ledger) error {
 	pic := topology.Picture{Title: "plan"}
 	if p.Cluster != "" {
@@ -44,7 +44,7 @@ func (p *Plan) SVG(w io.Writer, hosts []topology.Host, l Ledger) error {
 	return pic.SVG(w)
 }
 
-// notes say what the picture cannot draw: VMs without pins, and where QEMU's other threads run.
+// notes returns the facts that the picture cannot show: VMs without pins, and the CPUs of the other threads of QEMU.
 func (p *Plan) notes() []string {
 	var free, names []string
 	threads := map[string][]string{}
@@ -75,7 +75,7 @@ func (p *Plan) notes() []string {
 	return notes
 }
 
-// few joins names, of many only the first and the last.
+// few joins names; of many it lists only the first and the last.
 func few(names []string) string {
 	if len(names) > 4 {
 		return names[0] + " … " + names[len(names)-1]
@@ -83,7 +83,7 @@ func few(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// paint marks what the VMs of a host have.
+// paint marks the resources of the VMs on a host.
 func (p *Plan) paint(h *topology.Host, vms []int, l Ledger) topology.Paint {
 	out := topology.Paint{CPUs: map[int]topology.Mark{}, Memory: map[int][]topology.Share{}, Devices: map[string][]int{}}
 	owner := map[int]int{} // core → VM

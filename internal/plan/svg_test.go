@@ -17,14 +17,14 @@ import (
 	"nearmetal/test/render"
 )
 
-// label is a text of a picture with the room that it takes.
+// label is a text of a picture with the area that it covers.
 type label struct {
 	text       string
 	x, y, w, h float64
 }
 
-// labels reads a picture's texts. The widest of the usual sans-serif fonts, at
-// 0.62 of the size a character, is taken.
+// labels returns a picture's texts. It assumes the widest of the usual sans-serif fonts, at 0.62 of the font size per
+// character.
 func labels(t *testing.T, svg []byte) (list []label, width, height float64) {
 	t.Helper()
 	d := xml.NewDecoder(bytes.NewReader(svg))
@@ -77,7 +77,7 @@ func labels(t *testing.T, svg []byte) (list []label, width, height float64) {
 	}
 }
 
-// No label of any machine's picture overlaps another or leaves the picture.
+// TestPictures: no label of any machine's picture overlaps another or leaves the picture.
 func TestPictures(t *testing.T) {
 	files, _ := filepath.Glob("testdata/*.yaml")
 	for _, file := range files {
@@ -94,7 +94,7 @@ func TestPictures(t *testing.T) {
 		if len(list) < len(h.CPUs)/2 {
 			t.Errorf("%s: %d labels for %d CPUs", file, len(list), len(h.CPUs))
 		}
-		// By rows of 20 pixels, so that this is not quadratic in 768 CPUs.
+		// Rows of 20 pixels keep this from being quadratic in 768 CPUs.
 		rows := map[int][]label{}
 		for _, l := range list {
 			if l.x < 0 || l.y < 0 || l.x+l.w > w+1 || l.y+l.h > ht+1 {
@@ -109,8 +109,8 @@ func TestPictures(t *testing.T) {
 				rows[r] = append(rows[r], l)
 			}
 		}
-		// What the drawing cannot say stands in words: what it is, what the bars are, who is not pinned, QEMU's
-		// threads, distances.
+		// The notes state in words the facts that the drawing cannot show: the cluster, the meaning of the bars, VMs
+		// that are not pinned, QEMU's threads, distances.
 		notes := p.notes()
 		notes = append(notes, "plan")
 		if len(h.Nodes) > 1 {
@@ -140,7 +140,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// The picture of a plan has its VMs' colours in every viewer.
+// TestRender: the picture of a plan has its VMs' colours in every viewer.
 func TestRender(t *testing.T) {
 	hosts := []topology.Host{machine(t, "dl380g8")}
 	p, err := Make(clusterOf(spec.Placement{}, spec.Group{Count: 2, VCPUs: 4, Memory: 4 << 30}), hosts, Ledger{})

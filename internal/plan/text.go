@@ -13,8 +13,8 @@ import (
 	"nearmetal/internal/words"
 )
 
-// Write writes a plan as "text", "yaml" or "json". Text has the reasons only
-// with explain; the others have them always.
+// Write writes a plan as "text", "yaml" or "json". Text includes the reasons only with explain; the other formats
+// always do.
 func (p *Plan) Write(w io.Writer, format string, explain bool) error {
 	switch format {
 	case "text":
@@ -35,7 +35,7 @@ func (p *Plan) Write(w io.Writer, format string, explain bool) error {
 	return fmt.Errorf("format %q: text, yaml or json", format)
 }
 
-// text writes a plan for people: ASCII, lines that can be cut.
+// text returns a plan for people: ASCII, in lines that can be cut.
 func (p *Plan) text(explain bool) string {
 	var b strings.Builder
 	hosts := map[string]bool{}
@@ -160,8 +160,8 @@ func idList(ids []int) string {
 	return topology.FormatList(sorted)
 }
 
-// pinList writes the CPUs of vCPUs, in their order. Runs are written a-b, and
-// a-b:2 where firmware numbers packages in turn.
+// pinList returns the CPUs of vCPUs, in their order. Runs are written a-b, or a-b:2 if firmware numbers the packages
+// alternately.
 func pinList(pins [][]int, vcpus []int) string {
 	var ids []int
 	for _, v := range vcpus {

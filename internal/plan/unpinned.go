@@ -8,8 +8,8 @@ import (
 	"nearmetal/internal/words"
 )
 
-// unpinned makes a plan in which vCPUs share the hosts' CPUs as the scheduler puts
-// them, without cores; why says what is short. Memory must still be there.
+// unpinned makes a plan in which vCPUs have no cores of their own and the scheduler distributes them over the hosts'
+// CPUs; why names the resource that is short. The memory must still suffice.
 func (m *maker) unpinned(a *attempt, region *Region, why shortage) (*Plan, error) {
 	p := &Plan{Version: 1, Cluster: m.c.Name, Region: region}
 	type state struct {
@@ -42,7 +42,7 @@ func (m *maker) unpinned(a *attempt, region *Region, why shortage) (*Plan, error
 				if s.mem < g.memory || !devicesLeft(r, s.pools, g) {
 					continue
 				}
-				// The host whose CPUs will be shared by the fewest vCPUs each.
+				// Choose the host whose CPUs are shared by the fewest vCPUs each.
 				if best < 0 || (s.vcpus+g.vcpus)*a.capacities[best].cpus < (hosts[best].vcpus+g.vcpus)*r.cpus {
 					best = h
 				}
@@ -88,7 +88,7 @@ func (m *maker) unpinned(a *attempt, region *Region, why shortage) (*Plan, error
 	return p, nil
 }
 
-// left says whether a pool has a function beyond those that a VM took from it.
+// left reports whether pool k has a function beyond those in units, which a VM already uses.
 func left(pool []string, units []int, k int) bool {
 	n := 0
 	for _, u := range units {
@@ -99,7 +99,7 @@ func left(pool []string, units []int, k int) bool {
 	return len(pool) > n
 }
 
-// devicesLeft says whether a host has the devices of one more VM.
+// devicesLeft reports whether a host has the devices of one more VM.
 func devicesLeft(r *capacity, pools [][]string, g *group) bool {
 	var units []int
 	for d := range g.spec.Devices {
@@ -119,9 +119,8 @@ func devicesLeft(r *capacity, pools [][]string, g *group) bool {
 	return true
 }
 
-// unpinnedNodes assigns a VM the guest nodes that the file demands, bound to no host node.
-// Their distances are those that they would have on the host's first usable nodes,
-// on as many of these as divide them equally.
+// unpinnedNodes assigns a VM the guest nodes that the file requires, bound to no host node. Their distances are those
+// on the host's first usable nodes, on as many of these as divide them equally.
 func (m *maker) unpinnedNodes(vm *VM, g *group, r *capacity) {
 	k := m.place.Nodes
 	if k < 2 || g.vcpus%k != 0 {
@@ -155,7 +154,7 @@ func (m *maker) unpinnedNodes(vm *VM, g *group, r *capacity) {
 	}
 }
 
-// ordinary is the memory of a host in ordinary pages that the job may take.
+// ordinary returns the memory of a host in ordinary pages that the job may use.
 func (r *capacity) ordinary(pages []uint64) uint64 {
 	var sum uint64
 	for j := range r.nodes {

@@ -8,7 +8,7 @@ import (
 	"nearmetal/internal/words"
 )
 
-// hostWarnings says what of the host will disturb the VMs.
+// hostWarnings warns of properties of the host that will disturb the VMs.
 func (m *maker) hostWarnings(r *capacity, vms []*VM) {
 	h := r.host
 	m.kindWarnings(h, vms)
@@ -47,7 +47,7 @@ func (m *maker) hostWarnings(r *capacity, vms []*VM) {
 	}
 }
 
-// kindWarnings says of a hybrid host on which kind of core the VMs run.
+// kindWarnings reports which kind of core the VMs use on a hybrid host.
 func (m *maker) kindWarnings(h *topology.Host, vms []*VM) {
 	if len(h.Kinds) < 2 || !m.pin {
 		return

@@ -33,7 +33,7 @@ func readIndex(dir string) ([]byte, error) {
 	return b, err
 }
 
-// tags are those of an OCI image.
+// tags returns the tags of an OCI image.
 func tags(dir string) ([]string, error) {
 	b, err := readIndex(dir)
 	if err != nil {
@@ -55,7 +55,7 @@ func tags(dir string) ([]string, error) {
 	return slices.Compact(list), nil
 }
 
-// tag is the one of an OCI image that is meant.
+// tag returns the tag of an OCI image to use.
 func tag(dir, want string) (string, error) {
 	list, err := tags(dir)
 	switch {

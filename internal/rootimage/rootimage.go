@@ -1,6 +1,6 @@
-// Package rootimage makes a folder of the root of a system that comes in an image: squashfs, qcow2, an OCI image, a SIF.
-// The usual programs unpack it, as the user and without root, into his cache. An image that was unpacked once is not unpacked
-// again until it changes.
+// Package rootimage unpacks the root of a system from an image into a directory: squashfs, qcow2, an OCI image, a
+// SIF. The usual programs unpack it, as the user and without root, into the user's cache. An unpacked image is not
+// unpacked again until it changes.
 package rootimage
 
 import (
@@ -22,22 +22,22 @@ import (
 type Image struct {
 	Path string
 	Kind Kind
-	Tag  string // of an OCI image; "": it has one alone
+	Tag  string // of an OCI image; "": it has only one
 }
 
-// Kind is how a root is packed.
+// Kind is the format of a packed root.
 type Kind string
 
 const (
 	Squashfs Kind = "squashfs"
 	SIF      Kind = "SIF"
 	QCOW2    Kind = "qcow2"
-	OCI      Kind = "OCI image"      // a folder of that layout
-	Archive  Kind = "archive of OCI" // the same in a tar file, also as docker save writes it
+	OCI      Kind = "OCI image"      // a directory with that layout
+	Archive  Kind = "archive of OCI" // the same in a tar file, also as written by docker save
 )
 
-// Find says what the root at path is: an image, or nil: a folder, which needs no unpacking. A folder that is an OCI image
-// may have its tag behind a colon.
+// Find returns the image at path, or nil for a directory, which needs no unpacking. The path of a directory with an
+// OCI image may end with a colon and its tag.
 func Find(path string) (*Image, error) {
 	tag := ""
 	fi, err := os.Stat(path)
@@ -69,7 +69,7 @@ func Find(path string) (*Image, error) {
 	return &Image{path, kind, tag}, nil
 }
 
-// kindOf looks at the first bytes of a file.
+// kindOf detects the format by the first bytes of a file.
 func kindOf(path string) (Kind, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -95,7 +95,8 @@ func kindOf(path string) (Kind, error) {
 	return "", errors.New("it is a file, and neither squashfs, qcow2, SIF nor an archive of an OCI image")
 }
 
-// key names what an image holds now: by its index if it is an OCI image, else by whose file it is, its size and time.
+// key returns a name of an image's current content: by its index for an OCI image, else by the file's owner, size and
+// time.
 func (i *Image) key() (string, error) {
 	h := sha256.New()
 	if i.Kind == OCI {
@@ -114,14 +115,15 @@ func (i *Image) key() (string, error) {
 	return treePrefix + hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// Prefixes of directories in a cache: what was unpacked, and what is being unpacked.
+// Prefixes of directories in a cache: unpacked ones, and those that are being unpacked.
 const (
 	treePrefix = "root-"
 	workPrefix = "unpack-"
 )
 
-// Unpack returns the folder of an image's root in d, which stays there at least as long as this process lives. Roots that
-// were not used for 30 days are removed when one is unpacked. notice says that it is being unpacked, once, if it is.
+// Unpack returns the directory of an image's root in d, which stays there at least while this process lives. When a
+// root is unpacked, those that were not used for 30 days are removed. notice is called once with a line if the image
+// has to be unpacked.
 func (i *Image) Unpack(ctx context.Context, d *cache.Dir, notice func(string)) (string, error) {
 	key, err := i.key()
 	if err != nil {
@@ -160,7 +162,8 @@ func (i *Image) Unpack(ctx context.Context, d *cache.Dir, notice func(string)) (
 	return dir, d.Hold(key)
 }
 
-// whole looks whether what was unpacked is a system's root, and lets its owner in, since everything below is his.
+// whole checks that the unpacked directory is a system's root, and gives its owner access, because the user owns
+// everything below it.
 func whole(root string) error {
 	fi, err := os.Lstat(root)
 	if err != nil || !fi.IsDir() {

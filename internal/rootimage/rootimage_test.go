@@ -37,7 +37,7 @@ func at(t *testing.T) *cache.Dir {
 	return d
 }
 
-// tree is the least root: bin/sh, and a closed folder.
+// tree returns a minimal root: bin/sh, and an inaccessible directory.
 func tree(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "tree")
@@ -88,7 +88,7 @@ func unpacked(t *testing.T, d *cache.Dir, path string, kind Kind) string {
 	return dirs[0]
 }
 
-// A squashfs is unpacked once, and again when it has changed.
+// TestSquashfs: a squashfs is unpacked once, and again when it has changed.
 func TestSquashfs(t *testing.T) {
 	needs(t, "mksquashfs", "unsquashfs")
 	d, dir := at(t), tree(t)
@@ -104,7 +104,7 @@ func TestSquashfs(t *testing.T) {
 	} else if _, err := os.Stat(filepath.Join(second, "more")); err != nil {
 		t.Error(err)
 	}
-	// One that ends too early leaves nothing.
+	// A truncated image leaves nothing.
 	b, err := os.ReadFile(image)
 	if err == nil {
 		err = os.WriteFile(image, b[:150], 0o644)
@@ -125,7 +125,7 @@ func TestSquashfs(t *testing.T) {
 	}
 }
 
-// An OCI image is unpacked by umoci, with a tag where it has several; an archive of one by skopeo before.
+// TestOCI: an OCI image is unpacked by umoci, with a tag if it has several; an archive is first converted by skopeo.
 func TestOCI(t *testing.T) {
 	needs(t, "umoci")
 	d, dir := at(t), tree(t)
@@ -167,7 +167,7 @@ func TestOCI(t *testing.T) {
 	}
 }
 
-// What is not a root is refused in a line, and what unpacks it is named with its package.
+// TestRefused: an input that is not a root is rejected in one line, and a missing unpacker is named with its package.
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -223,13 +223,13 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// libguestfs emulates where this host's KVM does not work, unless the user says how it shall run.
+// TestGuestfs: libguestfs emulates if this host's KVM does not work, unless the user has chosen.
 func TestGuestfs(t *testing.T) {
 	t.Setenv("LIBGUESTFS_BACKEND_SETTINGS", "network_bridge=br0")
 	if env := guestfs(); env != nil {
 		t.Errorf("over what the user has set: %q", env)
 	}
-	os.Unsetenv("LIBGUESTFS_BACKEND_SETTINGS") // t.Setenv puts it back
+	os.Unsetenv("LIBGUESTFS_BACKEND_SETTINGS") // t.Setenv restores it
 	accel, _, err := host.DetectAccel("auto")
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// sifHeader is the start of a SIF file, version 01. Its numbers are little-endian, as all in it.
+// sifHeader is the start of a SIF file, version 01. All of its numbers are little-endian.
 type sifHeader struct {
 	Launch            [32]byte
 	Magic             [10]byte
@@ -38,7 +38,7 @@ type sifDescriptor struct {
 	Modified        int64
 	UID, GID        int64
 	Name            [128]byte
-	// Of a partition: its file system, what it is for, and the processor's kind.
+	// For a partition: its file system, its purpose, and the type of processor.
 	FileSystem int32
 	Purpose    int32
 	Arch       [3]byte
@@ -57,7 +57,7 @@ const (
 	mostSIFDescriptors = 4096 // Apptainer makes 48
 )
 
-// sifRoot returns where the squashfs of a SIF file's system begins.
+// sifRoot returns the offset of the squashfs of a SIF file's system.
 func sifRoot(path string) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// sifFile is what siftool 2.25.0, of Apptainer's project, made of the tree of these tests:
+// sifFile returns the file that siftool 2.25.0, of the Apptainer project, made of the tree of these tests:
 //
 //	mksquashfs tree t.sqfs -all-root
 //	siftool new t.sif
@@ -36,7 +36,7 @@ func sifFile(t *testing.T) []byte {
 	return b
 }
 
-// A SIF's system is unpacked.
+// TestSIF: a SIF's system is unpacked.
 func TestSIF(t *testing.T) {
 	needs(t, "unsquashfs")
 	path := filepath.Join(t.TempDir(), "root.sif")
@@ -46,7 +46,7 @@ func TestSIF(t *testing.T) {
 	unpacked(t, at(t), path, SIF)
 }
 
-// A SIF that is damaged, or has no system that can be unpacked, is refused in a line.
+// TestSIFRefused: a damaged SIF, or one without a system that can be unpacked, is rejected in one line.
 func TestSIFRefused(t *testing.T) {
 	whole := sifFile(t)
 	const total, offset = 88, 96 // in the header

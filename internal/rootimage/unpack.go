@@ -15,7 +15,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// programs are what unpacks each kind.
+// programs are the programs that unpack each kind.
 var programs = map[Kind][]string{
 	Squashfs: {"unsquashfs"},
 	SIF:      {"unsquashfs"},
@@ -24,13 +24,13 @@ var programs = map[Kind][]string{
 	Archive:  {"skopeo", "umoci"},
 }
 
-// packages have them.
+// packages are the packages of these programs.
 var packages = map[string]string{
 	"unsquashfs":   "the package squashfs-tools",
 	"virt-tar-out": "guestfish, of libguestfs", "tar": "tar", "umoci": "umoci (Debian has the package)", "skopeo": "the package skopeo",
 }
 
-// needs says what is missing to unpack the image.
+// needs returns an error for a program that is missing to unpack the image.
 func (i *Image) needs() error {
 	for _, p := range programs[i.Kind] {
 		if _, err := exec.LookPath(p); err != nil {
@@ -40,7 +40,7 @@ func (i *Image) needs() error {
 	return nil
 }
 
-// unpack returns the root's folder, below work.
+// unpack returns the root's directory, below work.
 func (i *Image) unpack(ctx context.Context, work string) (string, error) {
 	root := filepath.Join(work, "root")
 	switch i.Kind {
@@ -86,7 +86,8 @@ func unsquash(ctx context.Context, path string, offset int64, root string) error
 		args = append(args, "-o", strconv.FormatInt(offset, 10))
 	}
 	err := run(ctx, "unsquashfs", append(args, path)...)
-	// What only root may make, such as devices, is left out for a user, which unsquashfs says by 2.
+	// Files that only root may make, such as devices, are skipped for a user; unsquashfs reports that with exit
+	// status 2.
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 2 && os.Geteuid() != 0 {
 		return nil
@@ -94,7 +95,7 @@ func unsquash(ctx context.Context, path string, offset int64, root string) error
 	return err
 }
 
-// umoci unpacks an image of that layout. What it has besides the root stays in work.
+// umoci unpacks an image with that layout. Its other files stay in work.
 func (i *Image) umoci(ctx context.Context, work, layout, tag string) (string, error) {
 	bundle := filepath.Join(work, "bundle")
 	args := []string{"unpack", "--image", layout + ":" + tag, bundle}
@@ -104,10 +105,10 @@ func (i *Image) umoci(ctx context.Context, work, layout, tag string) (string, er
 	return filepath.Join(bundle, "rootfs"), run(ctx, "umoci", args...)
 }
 
-// mostEntries bounds how far an archive is looked through.
+// mostEntries bounds the search through an archive.
 const mostEntries = 100000
 
-// archiveKind says for skopeo what an archive is.
+// archiveKind returns skopeo's name for the format of an archive.
 func archiveKind(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -134,7 +135,7 @@ func archiveKind(path string) (string, error) {
 	return "", errors.New("it is a tar archive, and no OCI image in one: unpack it, and name the folder")
 }
 
-// guestfs is what libguestfs needs in its environment: it takes each /dev/kvm, and ends where that one does not work.
+// guestfs returns the variables that libguestfs needs: it uses any /dev/kvm, and fails if that does not work.
 func guestfs() []string {
 	const settings = "LIBGUESTFS_BACKEND_SETTINGS"
 	if _, set := os.LookupEnv(settings); set {
@@ -151,7 +152,7 @@ func run(ctx context.Context, name string, args ...string) error {
 	return runWith(ctx, nil, name, args...)
 }
 
-// runWith runs a program with more in its environment.
+// runWith runs a program with additional environment variables.
 func runWith(ctx context.Context, env []string, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(append(os.Environ(), "LC_ALL=C"), env...)
@@ -171,7 +172,7 @@ func runWith(ctx context.Context, env []string, name string, args ...string) err
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// tail keeps the end of what is written.
+// tail keeps the end of the written bytes.
 type tail struct{ b []byte }
 
 func (t *tail) Write(b []byte) (int, error) {

@@ -1,6 +1,6 @@
-// Package site is what a site and a user have set for all clusters: defaults for keys of the cluster file
-// that neither a file nor a flag sets (config.yaml), and cluster files by name (templates/NAME.yaml). Both
-// are in /etc/nearmetal and in ~/.config/nearmetal.
+// Package site reads the settings of a site and a user for all clusters: defaults for keys of the cluster file that
+// neither a file nor a flag sets (config.yaml), and cluster files by name (templates/NAME.yaml). Both are in
+// /etc/nearmetal and in ~/.config/nearmetal.
 package site
 
 import (
@@ -27,7 +27,7 @@ const (
 	templateExt = ".yaml"
 )
 
-// dirs are the directories with settings: the user's before the site's, since the first to say a thing counts.
+// dirs returns the directories with settings: the user's before the site's, because the first value counts.
 func dirs() []string {
 	list := []string{Etc}
 	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
@@ -38,9 +38,9 @@ func dirs() []string {
 	return list
 }
 
-// Defaults returns the defaults of the user and of the site, in the order in which they count. Relative paths
-// in them are taken below their directory. A file that is not there has none; one that somebody other
-// than root and the caller could have written is an error.
+// Defaults returns the defaults of the user and of the site, in the order of their priority. Relative paths in them
+// are relative to their directory. A missing file has none; a file that anyone other than root and the caller could
+// have written is an error.
 func Defaults() ([]*spec.Cluster, error) {
 	var list []*spec.Cluster
 	for _, dir := range dirs() {
@@ -61,7 +61,7 @@ func Defaults() ([]*spec.Cluster, error) {
 	return list, nil
 }
 
-// load reads a cluster file of ours.
+// load reads a cluster file of the site or the user.
 func load(path string) (*spec.Cluster, error) {
 	f, err := open(path)
 	if err != nil {
@@ -71,8 +71,8 @@ func load(path string) (*spec.Cluster, error) {
 	return spec.Read(path, f)
 }
 
-// open opens a file that only root or the caller can have written: what is read from it says which programs run
-// and which directories VMs see. A file that waits (a pipe) or is none is refused.
+// open opens a file that only root or the caller can have written, because it determines which programs run and which
+// directories VMs see. A file that is not regular, such as a pipe, is rejected.
 func open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -85,7 +85,7 @@ func open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// trusted says who else could have written f.
+// trusted returns an error if others could have written f.
 func trusted(f *os.File, path string) error {
 	fi, err := f.Stat()
 	if err != nil {
@@ -103,8 +103,8 @@ func trusted(f *os.File, path string) error {
 	return nil
 }
 
-// Template opens the cluster file that a site or a user has under a name. The error is fs.ErrNotExist where
-// there is none.
+// Template opens the cluster file that a site or a user has under a name. The error is fs.ErrNotExist if it does not
+// exist.
 func Template(name string) (*os.File, error) {
 	if spec.CheckName(name) != nil {
 		return nil, fs.ErrNotExist
@@ -121,7 +121,7 @@ func Template(name string) (*os.File, error) {
 // Named is a template: its name and its file.
 type Named struct{ Name, Path string }
 
-// Templates returns the templates there are, by name. Of two with a name the user's counts.
+// Templates returns the existing templates, by name. Of two with the same name the user's counts.
 func Templates() []Named {
 	found := map[string]string{}
 	for _, dir := range dirs() {

@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// A file that another could have written, or that is none, is refused and not read.
+// TestHostileFiles: a file that another user could have written, or that is not regular, is rejected and not read.
 func TestHostileFiles(t *testing.T) {
 	dir := lay(t, map[string]string{"user/config.yaml": "home: share\n", "user/templates/big.yaml": ""})
 	path := filepath.Join(dir, "config/nearmetal/config.yaml")

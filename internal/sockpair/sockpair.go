@@ -1,4 +1,4 @@
-// Package sockpair makes connected pairs of stream sockets, by which a process and its child speak.
+// Package sockpair makes connected pairs of stream sockets for communication between a process and its child.
 package sockpair
 
 import (
@@ -18,7 +18,7 @@ func Files(name string) (a, b *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name), nil
 }
 
-// Conn returns the two ends of a stream called name: ours to read and write, theirs for a child.
+// Conn returns the two ends of a stream called name: ours for this process, theirs for a child.
 func Conn(name string) (ours *net.UnixConn, theirs *os.File, err error) {
 	mine, theirs, err := Files(name)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is written at one end is read at the other, until the end that wrote is closed for writing.
+// TestConn: data written at one end is read at the other, until the writer closes its end for writing.
 func TestConn(t *testing.T) {
 	ours, theirs, err := Conn("pair")
 	if err != nil {

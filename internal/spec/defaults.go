@@ -2,9 +2,8 @@ package spec
 
 import "reflect"
 
-// Defaults fills in the default of every key that c leaves zero, and one group
-// of one VM where there is none. It leaves shares alone: what is shared by
-// default depends on the working directory, see DefaultShare.
+// Defaults fills in the default of every key that is zero in c, and one group of one VM if there is none. It does not
+// change shares: the default share depends on the working directory, see DefaultShare.
 func Defaults(c *Cluster) {
 	if len(c.VMs) == 0 {
 		c.VMs = make([]Group, 1)
@@ -48,7 +47,7 @@ func (c *Cluster) Clone() *Cluster {
 	return &out
 }
 
-// duplicate replaces what v points to by copies.
+// duplicate replaces the pointers, lists and maps in v by copies.
 func duplicate(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -10,8 +10,8 @@ import (
 	"nearmetal/internal/text"
 )
 
-// formats are the rules that a field's `format` tag names. Each takes the text of
-// a value, which is not empty, and returns what is wrong with it, or "".
+// formats are the rules that a field's `format` tag names. Each gets the text of a value, which is not empty, and
+// returns the fault, or "".
 var formats = map[string]func(string) string{
 	"backend":      backend,
 	"cluster-name": clusterName,
@@ -79,7 +79,7 @@ func user(s string) string {
 	return ""
 }
 
-// backend checks the shape of a backend's name. Which ones there are, the program knows.
+// backend checks the form of a backend's name. The program knows which ones exist.
 func backend(s string) string {
 	if !backends().MatchString(s) {
 		return text.Quote(s) + " is not a backend's name: write one that nearmetal version lists, such as qemu"
@@ -94,8 +94,8 @@ func clusterName(s string) string {
 	return ""
 }
 
-// hostName checks a group's name, to which a number is appended: 56 characters
-// leave room for it in the 63 of a host name's label (RFC 1123).
+// hostName checks a group's name, to which a number is appended: 56 characters leave room for it in the 63 of a host
+// name's label (RFC 1123).
 func hostName(s string) string {
 	if hostNames().MatchString(s) {
 		return ""
@@ -106,7 +106,7 @@ func hostName(s string) string {
 	return text.Quote(s) + " is not a host name: use at most 56 lower-case letters, digits and hyphens, a letter first"
 }
 
-// vmName checks the whole host name of a VM, a label of RFC 1123 with a letter first.
+// vmName checks the whole host name of a VM, an RFC 1123 label that begins with a letter.
 func vmName(s string) string {
 	if s == "localhost" {
 		return text.Quote(s) + " is every VM's name for itself: write another"
@@ -210,7 +210,7 @@ func deviceName(s string) string {
 	return ""
 }
 
-// powerOfTwo checks a size that is none or a PCI BAR's.
+// powerOfTwo checks a size that is 0 or the size of a PCI BAR.
 func powerOfTwo(s string) string {
 	size, err := ParseSize(s)
 	if err != nil {
@@ -226,8 +226,8 @@ func powerOfTwo(s string) string {
 	return size.String() + " is not a power of two of at least 1MiB: write " + power.String() + ", or 0 for none"
 }
 
-// hasControl reports whether s has a character that would end a line, or a word of a
-// protocol, in the places where the text goes.
+// hasControl reports whether s has a character that would end a line, or a word of a protocol, where the text is
+// used.
 func hasControl(s string) bool {
 	return strings.ContainsFunc(s, unicode.IsControl)
 }

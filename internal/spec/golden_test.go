@@ -9,7 +9,7 @@ import (
 	"nearmetal/test/golden"
 )
 
-// files returns the cluster files of a folder of testdata by name.
+// files returns the cluster files of a directory of testdata by name.
 func files(t testing.TB, folder string) map[string][]byte {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", folder, "*.yaml"))
@@ -27,7 +27,7 @@ func files(t testing.TB, folder string) map[string][]byte {
 	return found
 }
 
-// TestBadFiles compares the messages for wrong files with golden ones, which a person has read.
+// TestBadFiles compares the messages for wrong files with golden ones, which a person has reviewed.
 func TestBadFiles(t *testing.T) {
 	for name, data := range files(t, "bad") {
 		c, err := Parse("cluster.yaml", data)
@@ -58,7 +58,7 @@ func TestGoodFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The placement has more and more keys, which its own tests know.
+		// The placement has many keys, which its own tests check.
 		before, _, _ := strings.Cut(string(text), "\nplacement:")
 		golden.Check(t, filepath.Join("testdata", "good", name+".full"), before+"\n")
 		sameAgain(t, c, text)

@@ -11,7 +11,7 @@ import (
 // MaxVMs is the largest number of VMs in a cluster.
 const MaxVMs = 1024
 
-// CheckName says what is wrong with the name of a cluster.
+// CheckName returns the fault of a cluster's name, or nil.
 func CheckName(name string) error {
 	if message := clusterName(name); message != "" {
 		return errors.New(message)
@@ -19,8 +19,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// VMName returns the name of the group's VM n: the one that the file names, or the group's name with the number, also
-// in a group of one, so that a name does not change when a VM is added.
+// VMName returns the name of the group's VM n: the one in the file, or the group's name with the number. A group of
+// one also has the number, so that a name does not change when a VM is added.
 func (g *Group) VMName(n int) string {
 	if n < len(g.Names) {
 		return g.Names[n]
@@ -64,8 +64,8 @@ func VMNames(c *Cluster) []string {
 
 var notHostName = lazyregexp.New(`[^a-z0-9-]+`)
 
-// HostPrefix returns what the names of a host's VMs start with in a job over several hosts, so that each VM of the job
-// has a name of its own.
+// HostPrefix returns the prefix of the names of a host's VMs in a job over several hosts, so that each VM of the job
+// has a unique name.
 func HostPrefix(host string) string {
 	p := strings.Trim(notHostName().ReplaceAllString(strings.ToLower(host), "-"), "-")
 	if len(p) > 30 {

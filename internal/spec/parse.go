@@ -13,14 +13,13 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Bounds of a cluster file, so that one from a stranger costs little.
+// Bounds of a cluster file, so that an untrusted one costs little.
 const (
 	MaxFile  = 1 << 20 // bytes
 	maxItems = 4096    // in a list or map
 )
 
-// Load reads the cluster file at path: see Parse. The file may be a pipe
-// (/dev/stdin); the errors name it as it was given.
+// Load reads the cluster file at path: see Parse. The file may be a pipe (/dev/stdin); errors use path as its name.
 func Load(path string) (*Cluster, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -30,8 +29,7 @@ func Load(path string) (*Cluster, error) {
 	return Read(path, f)
 }
 
-// Read is Load for a file that is open: name stands for it in errors. It reads no
-// more than 1 MiB.
+// Read is Load for an open file: name is used in errors. It reads at most 1 MiB.
 func Read(name string, r io.Reader) (*Cluster, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
 	if err != nil {
@@ -40,10 +38,9 @@ func Read(name string, r io.Reader) (*Cluster, error) {
 	return Parse(name, data)
 }
 
-// Parse reads a cluster file's text, where name stands for it in errors, and
-// checks it. What the file does not say is left zero: Defaults fills it in, after
-// flags have had their say. The error is a *Problems that lists all mistakes at
-// once, each with its line and column.
+// Parse parses a cluster file's text and checks it; name is used in errors. Missing values stay zero: Defaults fills
+// them in, after the flags were applied. The error is a *Problems that lists all mistakes at once, each with its line
+// and column.
 func Parse(name string, data []byte) (*Cluster, error) {
 	r := &reader{file: name, places: map[string]place{}}
 	c := &Cluster{}
@@ -68,10 +65,10 @@ func Parse(name string, data []byte) (*Cluster, error) {
 	return c, nil
 }
 
-// place is where a value stands in the file, from 1.
+// place is the position of a value in the file, from 1.
 type place struct{ line, column int }
 
-// reader carries YAML nodes into Go values along the schema.
+// reader decodes YAML nodes into Go values along the schema.
 type reader struct {
 	file     string
 	problems Problems
@@ -120,8 +117,8 @@ func (r *reader) document(data []byte) *yaml.Node {
 	return root
 }
 
-// value reads n into v, a value of type t. f is the field it belongs to (for
-// its rules; nil at the top) and key its path.
+// value decodes n into v, a value of type t. f is the field it belongs to (for its rules; nil at the top) and key its
+// path.
 func (r *reader) value(n *yaml.Node, t *Type, f *Field, v reflect.Value, key string) {
 	r.places[key] = place{n.Line, n.Column}
 	switch {
@@ -167,7 +164,7 @@ func (r *reader) value(n *yaml.Node, t *Type, f *Field, v reflect.Value, key str
 	}
 }
 
-// mismatch says that n is not a value of type t.
+// mismatch returns the message for n if it is not a value of type t.
 func mismatch(n *yaml.Node, t *Type, key string) string {
 	is := map[yaml.Kind]string{yaml.MappingNode: "keys with values", yaml.SequenceNode: "a list", yaml.ScalarNode: text.Quote(n.Value)}[n.Kind]
 	wants := "a " + string(t.Kind)
@@ -191,7 +188,7 @@ func mismatch(n *yaml.Node, t *Type, key string) string {
 
 func (r *reader) object(n *yaml.Node, t *Type, v reflect.Value, key string) {
 	seen := map[string]int{}
-	told := false // which keys there are
+	told := false // the existing keys were listed
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, value := n.Content[i], n.Content[i+1]
 		name, ok := r.key(k, key, seen)
@@ -247,8 +244,7 @@ func (r *reader) mapping(n *yaml.Node, t *Type, f *Field, v reflect.Value, key s
 	}
 }
 
-// key returns the text of a key, which must be new in seen. parent is the path of
-// the object that it is in.
+// key returns the text of a key, which must be new in seen. parent is the path of the object that contains it.
 func (r *reader) key(k *yaml.Node, parent string, seen map[string]int) (string, bool) {
 	switch {
 	case k.Kind == yaml.ScalarNode && k.ShortTag() == "!!merge":
@@ -266,8 +262,8 @@ func (r *reader) key(k *yaml.Node, parent string, seen map[string]int) (string, 
 	return k.Value, true
 }
 
-// unknownKey says that name is not a key of the object t, and what was meant:
-// another key of it, or a key of another object; or, if list is set, which keys there are.
+// unknownKey returns the message that name is not a key of the object t, with a suggestion: another key of it, or a
+// key of another object; or, if list is set, the existing keys.
 func unknownKey(name string, t *Type, list bool) string {
 	message := "unknown key " + clip(name)
 	if near := Nearest(name, t.keys()); near != "" {
@@ -285,7 +281,7 @@ func unknownKey(name string, t *Type, list bool) string {
 	return message
 }
 
-// homeOf finds the object that has a key of that name; at is the path of t.
+// homeOf finds the object that has a key with that name; at is the path of t.
 func homeOf(name string, t *Type, at string) (home string, ok bool) {
 	switch t.Kind {
 	case List:
@@ -310,7 +306,7 @@ func join(parent, key string) string {
 	return parent + "." + clip(key)
 }
 
-// clip shows a word of the file in a message without quotes where it is plain.
+// clip formats a word of the file for a message, without quotes if it is plain.
 func clip(s string) string {
 	if len(s) <= 40 && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' }) && s != "" {
 		return s

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// maxProblems is how many problems of one file are reported; more are counted only.
+// maxProblems is how many problems of one file are reported; the others are only counted.
 const maxProblems = 20
 
 // Problem is one mistake in a cluster file or in a Cluster put together from flags.
 type Problem struct {
-	File    string // "" where there is no file
+	File    string // "" without a file
 	Line    int    // from 1; 0: not known
 	Column  int    // from 1; 0: not known
 	Key     string // vms[0].memory; "" for the file as a whole
-	Message string // what is wrong and what to do, one line
+	Message string // the fault and the remedy, one line
 }
 
-// Error returns "cluster.yaml:12:7: vms[0].memory: MESSAGE", without the parts that are not known.
+// Error returns "cluster.yaml:12:7: vms[0].memory: MESSAGE", without unknown parts.
 func (p Problem) Error() string {
 	var b strings.Builder
 	if p.File != "" {
@@ -40,7 +40,7 @@ func (p Problem) Error() string {
 // Problems are the mistakes of one file in the order of its lines, at most 20.
 type Problems struct {
 	List []Problem
-	More int // mistakes beyond those in List
+	More int // number of mistakes that are not in List
 }
 
 // Error returns Lines as one text.

@@ -13,8 +13,8 @@ import (
 	"nearmetal/internal/text"
 )
 
-// setScalar reads the scalar n into v, a value of type t, and returns what is wrong
-// with it or "". literal takes a number or a truth value for a text as it is written.
+// setScalar decodes the scalar n into v, a value of type t, and returns the fault or "". literal accepts a number or
+// a truth value as a text.
 func setScalar(v reflect.Value, t *Type, n *yaml.Node, literal bool) string {
 	tag := n.ShortTag()
 	isText := tag == "!!str"
@@ -51,8 +51,7 @@ func tagName(tag string) string {
 	return "value"
 }
 
-// setText sets v, a scalar of type t, from the text of a file, a flag or a tag, and
-// returns what is wrong with it or "".
+// setText sets v, a scalar of type t, from the text of a file, a flag or a tag, and returns the fault or "".
 func setText(v reflect.Value, t *Type, s string) string {
 	switch t.Kind {
 	case String:
@@ -80,7 +79,7 @@ func setText(v reflect.Value, t *Type, s string) string {
 		v.SetInt(n)
 	case Float:
 		n, err := strconv.ParseFloat(s, 64)
-		if err != nil || n != n || n-n != 0 { // NaN and the infinities are no setting
+		if err != nil || n != n || n-n != 0 { // NaN and the infinities are not valid settings
 			return text.Quote(s) + " is not a number"
 		}
 		v.SetFloat(n)
@@ -114,8 +113,7 @@ func written(v reflect.Value, t *Type) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// check compares a scalar v of type t with the rules of the field f that it
-// belongs to, and returns what is wrong with it or "".
+// check compares a scalar v of type t with the rules of its field f, and returns the fault or "".
 func (f *Field) check(t *Type, v reflect.Value) string {
 	if f.Enum != nil && !slices.Contains(f.Enum, written(v, t)) {
 		return f.notOneOf(written(v, t))
@@ -134,7 +132,7 @@ func (f *Field) check(t *Type, v reflect.Value) string {
 			return message
 		}
 	}
-	// The names of a map are what its format is about, not the values.
+	// The format of a map applies to its names, and not to its values.
 	if s := written(v, t); f.Format != "" && s != "" && f.Type.Kind != Map {
 		return formats[f.Format](s)
 	}
@@ -191,7 +189,7 @@ func less(a, b reflect.Value) bool {
 	return a.Float() < b.Float()
 }
 
-// checkMapKey returns what is wrong with a name in a map, or "".
+// checkMapKey returns the fault of a name in a map, or "".
 func (f *Field) checkMapKey(name string) string {
 	if f.Format == "" {
 		return ""

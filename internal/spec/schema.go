@@ -8,21 +8,21 @@ import (
 	"sync"
 )
 
-// The types of types.go and placement.go are the schema. A field's tags say the rest:
+// The types of types.go and placement.go are the schema. A field's tags state the rest:
 //
 //	yaml     the key
-//	default  the value of a key that is not there, as in a file
+//	default  the value of a missing key, as in a file
 //	enum     the allowed values, with commas; an empty one allows ""
 //	min, max the bounds of a number or Size, as in a file
 //	format   a rule of formats (format.go) for each string in the value
 //	required "true": the key must be there
-//	short    the key that a plain word in place of the object stands for
+//	short    the key that a plain word instead of the object sets
 //
 // A field may be a bool, an int or uint of any width, a float, a string, a Size,
-// another type that reads and writes itself as text, a struct, a pointer to one
+// another type that marshals itself as text, a struct, a pointer to one
 // of these (nil: unset), a list of them or a map of them with string keys.
 
-// Kind is what stands at a place of the cluster file.
+// Kind is the kind of a value in the cluster file.
 type Kind string
 
 // The kinds of values.
@@ -32,7 +32,7 @@ const (
 	Float  Kind = "number"
 	String Kind = "text"
 	Bytes  Kind = "size"
-	Text   Kind = "word" // a type that reads itself: encoding.TextUnmarshaler
+	Text   Kind = "word" // a type that parses itself: encoding.TextUnmarshaler
 	List   Kind = "list"
 	Map    Kind = "map"
 	Object Kind = "object"
@@ -57,7 +57,7 @@ type Field struct {
 	Min, Max string // "" for no bound
 	Format   string // a key of formats, "" for none
 	Required bool
-	Short    string // of an Object: the key that a plain word stands for; "": none
+	Short    string // of an Object: the key that a plain word sets; "": none
 
 	index int
 }
@@ -84,7 +84,7 @@ func (t *Type) keys() []string {
 	return keys
 }
 
-// Schema returns the shape of the cluster file, read from the Go types.
+// Schema returns the schema of the cluster file, derived from the Go types.
 var Schema = sync.OnceValue(func() *Type { return typeOf(reflect.TypeOf(Cluster{})) })
 
 var (
@@ -93,8 +93,8 @@ var (
 	textMarshaler   = reflect.TypeOf((*encoding.TextMarshaler)(nil)).Elem()
 )
 
-// typeOf describes a Go type. It panics for one that the cluster file cannot hold:
-// a mistake in types.go, which every test of this package meets.
+// typeOf describes a Go type. It panics for one that the cluster file cannot contain: a mistake in types.go, which
+// every test of this package detects.
 func typeOf(t reflect.Type) *Type {
 	switch {
 	case t == sizeType:

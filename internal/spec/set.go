@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Set sets the key at a path to the value that text is in a file, for flags: region.size,
-// or vms[].memory for every group (one is made where there is none). The error
-// says what is wrong with the text. An empty text is an error.
+// Set sets the key at a path to the value of text in the notation of a file, for flags: region.size, or vms[].memory
+// for every group (one is made if there is none). The error describes the fault of the text. An empty text is an
+// error.
 func Set(c *Cluster, key, text string) error {
 	f := FieldAt(key)
 	if f == nil || !f.Type.Scalar() {

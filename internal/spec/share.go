@@ -11,23 +11,20 @@ import (
 	"nearmetal/internal/text"
 )
 
-// systemTrees are not shared by default, nor is anything below them: a guest
-// that could write there could change the host, and what it needs of them it
-// has from its root.
+// systemTrees, and directories below them, are not shared by default: a guest that could write there could change the
+// host, and the guest has the files it needs of them from its root.
 var systemTrees = []string{
 	"/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 	"/var", "/boot", "/dev", "/proc", "/sys", "/run",
 }
 
-// scratchTrees are below a system tree but hold users' files.
+// scratchTrees are below a system tree but contain users' files.
 var scratchTrees = []string{"/var/tmp", "/var/home"}
 
-// DefaultShare returns the share of a cluster whose file has no `shares` key: the
-// working directory cwd (absolute, without symbolic links), read-write, so that
-// what a program writes there is there afterwards, or read-only where the caller may
-// not write there. ok is false where cwd is /, a system directory, or a directory that
-// each guest needs for itself (/tmp: MPI libraries keep sockets there, which a share
-// cannot hold).
+// DefaultShare returns the share of a cluster whose file has no `shares` key: the working directory cwd (absolute,
+// without symbolic links), read-write, so that files that a program writes there persist, or read-only if the caller
+// may not write there. ok is false if cwd is /, a system directory, or a directory that each guest needs for itself
+// (/tmp: MPI libraries keep sockets there, which a share cannot contain).
 func DefaultShare(cwd string) (share Share, ok bool) {
 	cwd = filepath.Clean(cwd)
 	share = Share{Path: cwd, Target: cwd, Mode: "rw"}
@@ -54,9 +51,9 @@ func DefaultShare(cwd string) (share Share, ok bool) {
 	return share, true
 }
 
-// ShareHome adds the home directory to c's shares, where c has home: share and they have not got it. home is an
-// absolute path. It comes before shares in it, which are mounted over it. asRoot says that root starts the VMs: they
-// may only read it unless c says rootWrites.
+// ShareHome adds the home directory to c's shares, if c has home: share and they do not contain it. home is an
+// absolute path. It is placed before shares in it, which are mounted over it. asRoot means that root starts the VMs:
+// they may only read it unless c has rootWrites.
 func (c *Cluster) ShareHome(home string, asRoot bool) error {
 	if c.Home != "share" {
 		return nil
@@ -69,8 +66,8 @@ func (c *Cluster) ShareHome(home string, asRoot bool) error {
 	return nil
 }
 
-// LosesHome reports whether what programs write into the home directory, at the same path, is lost with the VMs, and
-// nobody has chosen that (home: none). It is asked when all shares are known, and before Defaults.
+// LosesHome reports whether files that programs write into the home directory, at the same path, are lost with the
+// VMs, and the user has not chosen that (home: none). It is called when all shares are known, and before Defaults.
 func (c *Cluster) LosesHome(home string) bool {
 	if _, ok := DefaultShare(home); !ok || c.Home != "" || c.Root == RootBackend {
 		return false
@@ -78,8 +75,8 @@ func (c *Cluster) LosesHome(home string) bool {
 	return !slices.ContainsFunc(c.Shares, func(s Share) bool { return below(home, s.Target) })
 }
 
-// AddShare adds a share whose paths are absolute, unless c has one at its place. It comes before shares in it, which
-// are mounted over it; asRoot is as in ShareHome.
+// AddShare adds a share whose paths are absolute, unless c has one with its target. It is placed before shares in it,
+// which are mounted over it; asRoot is as in ShareHome.
 func (c *Cluster) AddShare(s Share, asRoot bool) {
 	if asRoot && !c.RootWrites {
 		s.Mode = "ro"
@@ -99,7 +96,7 @@ func (c *Cluster) AddShare(s Share, asRoot bool) {
 // isolations are in the order of their strictness.
 var isolations = []string{"auto", "standard", "strict"}
 
-// AtLeastIsolation makes c's isolation no less than least, one of the values of that key; "" is auto.
+// AtLeastIsolation raises c's isolation to at least least, one of the values of that key; "" is auto.
 func (c *Cluster) AtLeastIsolation(least string) error {
 	if least == "" {
 		return nil
@@ -114,9 +111,9 @@ func (c *Cluster) AtLeastIsolation(least string) error {
 	return nil
 }
 
-// WritesAsRoot says what is wrong with c where root starts its VMs: the first share that they could
-// write to, where c does not ask for that; nil: nothing. What a VM of root's writes on the host, it writes as
-// root: a program that sets the user id is one step from a guest to the host.
+// WritesAsRoot returns an error if root starts c's VMs: it names the first share to which they could write although c
+// does not request that; nil: none. A VM of root writes files on the host as root: a setuid program is one step from
+// a guest to the host.
 func (c *Cluster) WritesAsRoot() error {
 	if c.RootWrites {
 		return nil
@@ -134,7 +131,7 @@ func below(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, dir+"/")
 }
 
-// reservedTarget returns what is wrong with a share's place in the guests, or "".
+// reservedTarget returns the fault of a share's target, or "".
 func reservedTarget(s string) string {
 	s = filepath.Clean(s)
 	if s == "/" {
@@ -148,9 +145,8 @@ func reservedTarget(s string) string {
 	return ""
 }
 
-// Resolve makes the paths of c absolute: relative ones are taken below cwd (an
-// absolute path), and a share without a target gets the path it has on the host.
-// The program qemu is left alone unless it has a slash.
+// Resolve makes the paths of c absolute: relative ones are relative to cwd (an absolute path), and a share without a
+// target gets its path on the host. The program qemu is not changed unless it has a slash.
 func (c *Cluster) Resolve(cwd string) {
 	absolute := func(s string) string {
 		if s == "" || filepath.IsAbs(s) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What root's VMs could write is reported by the first such share.
+// TestWritesAsRoot: the first share to which root's VMs could write is reported.
 func TestWritesAsRoot(t *testing.T) {
 	c := &Cluster{Shares: []Share{{Path: "/data", Mode: "ro"}, {Path: "/work", Mode: "rw"}}}
 	if err := c.WritesAsRoot(); err == nil || !strings.Contains(err.Error(), "/work") || !strings.Contains(err.Error(), "--root-writes") {
@@ -20,7 +20,7 @@ func TestWritesAsRoot(t *testing.T) {
 	}
 }
 
-// A site's least is kept, and more is left.
+// TestAtLeastIsolation: a site's minimum is enforced, and a stricter setting is kept.
 func TestAtLeastIsolation(t *testing.T) {
 	for _, c := range []struct{ has, least, want string }{
 		{"", "", ""}, {"auto", "standard", "standard"}, {"", "standard", "standard"}, {"standard", "auto", "standard"},

@@ -10,9 +10,9 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Size is a number of bytes. In a file or a flag it is a whole number with a
-// unit of 1024 (512MiB, 2GiB; 512M and 2GB are the same, as Slurm and QEMU read them), or without one for bytes. It is a flag value (pflag.Value)
-// and reads and writes itself as text, in JSON too.
+// Size is a number of bytes. In a file or a flag it is a whole number with a unit of 1024 (512MiB, 2GiB; 512M and 2GB
+// are the same, as in Slurm and QEMU), or without one for bytes. It is a flag value (pflag.Value) and marshals itself
+// as text, also in JSON.
 type Size uint64
 
 // The units of a Size.
@@ -28,8 +28,8 @@ var sizeUnits = []struct {
 	bytes Size
 }{{"TiB", TiB}, {"GiB", GiB}, {"MiB", MiB}, {"KiB", KiB}}
 
-// ParseSize reads a size: digits, then nothing for bytes, or K, M, G or T in either case, with iB or B behind it or not.
-// slurm/values.c reads the same.
+// ParseSize parses a size: digits, then nothing for bytes, or K, M, G or T in either case, optionally followed by iB
+// or B. slurm/values.c accepts the same.
 func ParseSize(s string) (Size, error) {
 	digits, unit := strings.TrimRight(s, "iB"), Size(1)
 	if n := len(digits); n > 0 {
@@ -53,7 +53,8 @@ func ParseSize(s string) (Size, error) {
 	return Size(n) * unit, nil
 }
 
-// noUnit says of a text that it lacks a unit: a small number of bytes, such as 1024, is no memory of a VM. "": it does not.
+// noUnit returns a message if a text probably lacks a unit, because a small number of bytes, such as 1024, cannot be
+// a VM's memory. "": it does not.
 func noUnit(s string) string {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || n == 0 || Size(n) >= MiB {
@@ -62,7 +63,7 @@ func noUnit(s string) string {
 	return fmt.Sprintf("%s has no unit: write %dMiB", s, n)
 }
 
-// sizeError says that s is not a size, and what was probably meant.
+// sizeError returns an error that s is not a size, with the probably intended text.
 func sizeError(s string) error {
 	const plain = "a number with KiB, MiB, GiB or TiB, such as 2GiB"
 	t := strings.ToUpper(strings.ReplaceAll(strings.TrimSpace(s), " ", ""))
@@ -97,7 +98,7 @@ func sizeError(s string) error {
 	return fmt.Errorf("%s is not a size: write %s", text.Quote(s), Size(number.Num().Uint64()))
 }
 
-// String returns the shortest exact form that ParseSize reads.
+// String returns the shortest exact form that ParseSize accepts.
 func (s Size) String() string {
 	for _, u := range sizeUnits {
 		if s != 0 && s%u.bytes == 0 {
@@ -107,7 +108,7 @@ func (s Size) String() string {
 	return strconv.FormatUint(uint64(s), 10)
 }
 
-// Set reads a flag's value.
+// Set parses a flag's value.
 func (s *Size) Set(text string) error {
 	n, err := ParseSize(text)
 	if err == nil {
@@ -122,10 +123,10 @@ func (s *Size) Type() string { return "SIZE" }
 // MarshalText returns String's form.
 func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what ParseSize reads.
+// UnmarshalText parses the same texts as ParseSize.
 func (s *Size) UnmarshalText(text []byte) error { return s.Set(string(text)) }
 
-// UnmarshalJSON reads a string as ParseSize does, or a number of bytes.
+// UnmarshalJSON parses a string as ParseSize does, or a number of bytes.
 func (s *Size) UnmarshalJSON(data []byte) error {
 	return s.Set(strings.Trim(string(data), `"`))
 }

@@ -81,7 +81,7 @@ func FuzzSize(f *testing.F) {
 			if len(err.Error()) > 400 || strings.Contains(err.Error(), "\n") {
 				t.Fatalf("bad message %q", err)
 			}
-			// What a message asks the user to write must be right.
+			// Text that a message asks the user to write must be right.
 			if _, advice, ok := strings.Cut(err.Error(), ": write "); ok && !strings.Contains(advice, "such as") {
 				if _, err := ParseSize(advice); err != nil {
 					t.Fatalf("%q: bad advice %q", s, advice)
@@ -153,7 +153,7 @@ func TestVMNames(t *testing.T) {
 	}
 }
 
-// A directory that the caller may not write to is shared read-only.
+// TestDefaultShareReadOnly: a directory to which the caller may not write is shared read-only.
 func TestDefaultShareReadOnly(t *testing.T) {
 	dir := nobody.Dir(t)
 	nobody.Do(t, func() {
@@ -229,8 +229,8 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// TestDefaultsEverywhere checks that every default obeys its own field's rules, and
-// that a field without the zero value in its range has one.
+// TestDefaultsEverywhere: every default obeys its own field's rules, and a field without the zero value in its range
+// has one.
 func TestDefaultsEverywhere(t *testing.T) {
 	var walk func(t *testing.T, at string, typ *Type)
 	walk = func(t *testing.T, at string, typ *Type) {
@@ -275,7 +275,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 	}
 }
 
-// TestHostileFiles checks that large and deep files are refused at once.
+// TestHostileFiles: large and deep files are rejected at once.
 func TestHostileFiles(t *testing.T) {
 	for name, text := range map[string]string{
 		"large": strings.Repeat("# comment\n", MaxFile/10+1),
@@ -293,7 +293,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// TestSyntaxOfLargeFile has a mistake in a file in which its place is not searched.
+// TestSyntaxOfLargeFile has a mistake in a file that is too large for the search of its place.
 func TestSyntaxOfLargeFile(t *testing.T) {
 	_, err := Parse("f", []byte(strings.Repeat("# comment\n", 20000)+"name: a: b\n"))
 	if err == nil || err.Error() != "f:20001:1: is not YAML: mapping values are not allowed in this context" {
@@ -335,7 +335,7 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// TestOtherTypes reads and writes the kinds of fields that the file does not have yet.
+// TestOtherTypes decodes and encodes the kinds of fields that the file does not have yet.
 func TestOtherTypes(t *testing.T) {
 	type inner struct {
 		Ratio float64 `yaml:"ratio" min:"0.5" max:"2" default:"1"`

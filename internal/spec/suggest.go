@@ -2,8 +2,8 @@ package spec
 
 import "strings"
 
-// Nearest returns the candidate that word was probably meant to be, or "" if none
-// is near: at most a third of the letters differ (one at least), the case not counted.
+// Nearest returns the candidate that word was probably meant to be, or "" if none is near: at most a third of the
+// letters differ (at least one), ignoring case.
 func Nearest(word string, candidates []string) string {
 	const longest = 64 // no key, flag or value is longer; bounds the work
 	if word == "" || len(word) > longest {
@@ -21,8 +21,8 @@ func Nearest(word string, candidates []string) string {
 	return best
 }
 
-// distance is the number of letters to insert, delete, replace or swap with
-// their neighbour to make a into b (optimal string alignment).
+// distance returns the number of letters to insert, delete, replace or swap with their neighbour to turn a into b
+// (optimal string alignment).
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -12,9 +12,9 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// documents returns the first two documents in data, nil where there are fewer.
+// documents returns the first two documents in data, nil if there are fewer.
 func documents(data []byte) (first, second *yaml.Node, err error) {
-	// The library has panicked on malformed text before; that must not end the program.
+	// The library has panicked on malformed text before; a panic must not end the program.
 	defer func() {
 		if recover() != nil {
 			first, second, err = nil, nil, errors.New("the text cannot be read")
@@ -35,12 +35,11 @@ func documents(data []byte) (first, second *yaml.Node, err error) {
 
 var yamlPrefix = lazyregexp.New(`^yaml: (?:line (\d+): )?`)
 
-// syntax reports a mistake in the YAML itself. The library reports no column, and for
-// some mistakes the line where the structure around them begins; so the place is
-// searched: the shortest beginning of the file that has the same mistake ends
-// with the line that makes it.
+// syntax reports a mistake in the YAML itself. The library reports no column, and for some mistakes the line where
+// the surrounding structure begins. Therefore the place is searched: the shortest prefix of the file with the same
+// mistake ends with the line that causes it.
 func (r *reader) syntax(data []byte, err error) {
-	const searched = 128 << 10 // bytes; some twenty readings of more would take too long
+	const searched = 128 << 10 // bytes; parsing more some twenty times would last too long
 	message := yamlPrefix().ReplaceAllString(err.Error(), "")
 	at := place{column: 1}
 	if m := yamlPrefix().FindStringSubmatch(err.Error()); m != nil {

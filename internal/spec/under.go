@@ -2,13 +2,13 @@ package spec
 
 import "reflect"
 
-// Under puts d under c: what c leaves unset takes the value that d has. Variables of both are joined. A list
-// of c's is kept as it is; where d has one group of VMs, groups of c take what they leave unset of its size
-// and devices. Name, version and shares are c's own.
+// Under fills in c from d: values that c leaves unset are d's. The variables of both are joined. A list in c is kept
+// unchanged; if d has one group of VMs, groups of c inherit its size and devices where unset. Name, version and
+// shares are c's own.
 func Under(c, d *Cluster) {
 	d = d.Clone()
 	if c.Kernel != "" {
-		d.KernelModules = "" // they are of d's kernel
+		d.KernelModules = "" // they belong to d's kernel
 	}
 	name, version, shares, groups := c.Name, c.Version, c.Shares, c.VMs
 	under(reflect.ValueOf(c).Elem(), reflect.ValueOf(d).Elem())

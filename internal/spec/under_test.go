@@ -36,7 +36,7 @@ func TestUnder(t *testing.T) {
 	}
 }
 
-// A share of a directory that holds others comes before them: it is mounted first.
+// TestAddShare: a share of a directory that contains others precedes them, because it is mounted first.
 func TestAddShare(t *testing.T) {
 	at := func(c *Cluster) (s string) {
 		for _, x := range c.Shares {
@@ -48,7 +48,7 @@ func TestAddShare(t *testing.T) {
 	c := &Cluster{Shares: []Share{share("/data"), share("/home/u/work"), share("/home/u/x")}}
 	c.AddShare(share("/home/u"), false)
 	c.AddShare(share("/scratch"), true)
-	c.AddShare(share("/data"), true) // it is there
+	c.AddShare(share("/data"), true) // it already exists
 	if got, want := at(c), "/data:rw /home/u:rw /home/u/work:rw /home/u/x:rw /scratch:ro "; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -67,7 +67,7 @@ func TestAddShare(t *testing.T) {
 	}
 }
 
-// Files in the home directory are lost unless a share has it, or somebody chose that.
+// TestLosesHome: files in the home directory are lost unless a share contains it, or the user has chosen that.
 func TestLosesHome(t *testing.T) {
 	shares := func(targets ...string) (list []Share) {
 		for _, p := range targets {
@@ -88,7 +88,7 @@ func TestLosesHome(t *testing.T) {
 		{Cluster{Home: "none"}, "/home/u", false},
 		{Cluster{Home: "share"}, "/home/u", false},
 		{Cluster{Root: RootBackend}, "/home/u", false},
-		{Cluster{}, "/", false}, // of a service
+		{Cluster{}, "/", false}, // a service's home
 		{Cluster{}, "/var/lib/u", false},
 		{Cluster{}, "", false},
 	} {
@@ -98,7 +98,7 @@ func TestLosesHome(t *testing.T) {
 	}
 }
 
-// The modules that a default names are those of the default's own kernel.
+// TestUnderKernelModules: the modules of a default belong to the default's own kernel.
 func TestUnderKernelModules(t *testing.T) {
 	site := &Cluster{Kernel: "/srv/root/boot/vmlinuz", KernelModules: "/srv/root/modules"}
 	for _, tt := range []struct {

@@ -8,8 +8,8 @@ import (
 	"sort"
 )
 
-// Validate checks a Cluster that was put together otherwise than by Parse. A zero
-// field means its default and is right. The error is a *Problems without places.
+// Validate checks a Cluster that was not made by Parse. A zero field means its default and is valid. The error is a
+// *Problems without places.
 func Validate(c *Cluster) error {
 	var problems Problems
 	walk(reflect.ValueOf(c).Elem(), Schema(), nil, "", &problems)
@@ -24,7 +24,7 @@ func Validate(c *Cluster) error {
 	return nil
 }
 
-// walk compares v and what is in it with the rules of the fields.
+// walk checks v and its contents against the rules of the fields.
 func walk(v reflect.Value, t *Type, f *Field, key string, problems *Problems) {
 	if t.Pointer {
 		if v.IsNil() {
@@ -66,8 +66,8 @@ func walk(v reflect.Value, t *Type, f *Field, key string, problems *Problems) {
 	}
 }
 
-// conflicts returns the problems between the values of c, each of which is right by
-// itself. c keeps its zero fields.
+// conflicts returns the problems between the values of c, each of which is valid individually. c keeps its zero
+// fields.
 func conflicts(c *Cluster) []Problem {
 	c = c.Clone()
 	Defaults(c)
@@ -93,7 +93,7 @@ func conflicts(c *Cluster) []Problem {
 
 type adder func(key, format string, args ...any)
 
-// nameConflicts finds two VMs of one name, also those such as the 10th of vm and the first of vm1.
+// nameConflicts finds two VMs with the same name, also those such as the 10th of vm and the first of vm1.
 func nameConflicts(c *Cluster, add adder) {
 	owner := map[string]int{}
 groups:
@@ -119,7 +119,7 @@ groups:
 	}
 }
 
-// rootConflicts finds modules without their kernel, and what a VM that starts from a disk of its backend's cannot have.
+// rootConflicts finds modules without their kernel, and settings that a VM with its backend's own disk cannot have.
 func rootConflicts(c *Cluster, add adder) {
 	if c.KernelModules != "" && c.Kernel == "" {
 		add("kernelModules", "names the modules of a kernel that is not named: write kernel, too")
@@ -174,9 +174,9 @@ func networkConflicts(c *Cluster, add adder) {
 	}
 	subnet, err := netip.ParsePrefix(n.Subnet)
 	if err != nil {
-		return // the default is right, and anything else was checked
+		return // the default is valid, and any other value was checked
 	}
-	// The first address is the subnet's own, the last one its broadcast's.
+	// The first address is the subnet's own, the last one its broadcast address.
 	if room := 1<<(32-subnet.Bits()) - 2; VMCount(c) > room {
 		add("network.subnet", "%s has %d addresses, too few for %d VMs: write a shorter prefix length", n.Subnet, room, VMCount(c))
 	}
@@ -197,8 +197,8 @@ func hasDevices(c *Cluster) bool {
 	return false
 }
 
-// deviceConflicts finds keys of a device that contradict each other. How many VMs have an address is no conflict: each of
-// several hosts may have a function there.
+// deviceConflicts finds keys of a device that contradict each other. The number of VMs with an address is not a
+// conflict, because each of several hosts may have a function there.
 func deviceConflicts(key string, d Device, add adder) {
 	switch d.Type {
 	case "pci":

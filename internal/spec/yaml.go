@@ -9,8 +9,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// YAML returns c as a cluster file that Parse reads back to the same value. Unset
-// pointers, lists and maps are left out.
+// YAML returns c as a cluster file that Parse parses to the same value. Unset pointers, lists and maps are omitted.
 func (c Cluster) YAML() ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
@@ -73,7 +72,7 @@ func nodeOf(v reflect.Value, t *Type) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: written(v, t)}
 }
 
-// word returns a text, which is quoted where it would be read as something else.
+// word returns a text, which is quoted if it would be parsed as something else.
 func word(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 }

@@ -14,9 +14,9 @@ var orders = sync.OnceValue(func() (out [mostExact + 1][]order) {
 	return out
 })
 
-// order says how likely a resample's median is the mean of the i-th and the j-th smallest value.
+// order is the probability that a resample's median is the mean of the i-th and the j-th smallest value.
 type order struct {
-	i, j   int // from 0; the same for an odd number of values
+	i, j   int // from 0; equal for an odd number of values
 	weight float64
 }
 
@@ -36,7 +36,7 @@ func ordersOf(n int) []order {
 		rest := least(i, h) - least(i-1, h) // the h-th smallest of the resample is the i-th
 		if n%2 == 0 {
 			for j := i + 1; j <= n; j++ {
-				// Half the draws end at the i-th, half begin at the j-th.
+				// Half of the draws are at most the i-th value, half at least the j-th.
 				p := choose(n, h) * (math.Pow(share(i), float64(h)) - math.Pow(share(i-1), float64(h))) *
 					(math.Pow(share(n-j+1), float64(h)) - math.Pow(share(n-j), float64(h)))
 				out = append(out, order{i - 1, j - 1, p})

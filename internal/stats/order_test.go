@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// The ranks of the bounds are those of the tables of the sign test.
+// TestMedianCIRanks: the ranks of the bounds are those in the tables of the sign test.
 func TestMedianCIRanks(t *testing.T) {
 	for _, c := range []struct {
 		n         int
 		level     float64
-		low, high float64 // of the values 1, 2, … n
+		low, high float64 // for the values 1, 2, … n
 	}{
 		{5, 0.95, math.Inf(-1), math.Inf(1)}, // 1 - 2/32 is 93.75 %
 		{6, 0.95, 1, 6},
@@ -34,7 +34,8 @@ func TestMedianCIRanks(t *testing.T) {
 	}
 }
 
-// Whatever the values are drawn from, the interval misses their median at most as often as its level allows.
+// TestMedianCIHolds: for any distribution of the values, the interval misses its median at most as often as its level
+// permits.
 func TestMedianCIHolds(t *testing.T) {
 	const series = 4000
 	for name, draw := range map[string]func(*rand.Rand) float64{ // the median of each is 0

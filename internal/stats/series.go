@@ -2,21 +2,21 @@ package stats
 
 import "math"
 
-// Series is what repetitions in the order of their measurement say besides their median.
-// Its zero value is that of no repetitions.
+// Series describes repetitions in the order of their measurement, in addition to their median. The zero value
+// describes no repetitions.
 type Series struct {
-	// Noise is the spread relative to the median: 1.4826 MAD / |median|, which is σ / µ
-	// where the values are normally distributed. 0 where the median is 0.
+	// Noise is the spread relative to the median: 1.4826 MAD / |median|, which is σ / µ for normally distributed
+	// values. 0 if the median is 0.
 	Noise float64 `json:"noise"`
-	// Drift is how far the value moved from the first to the last repetition, relative to
-	// the median, by the median of all slopes (Theil and Sen). Noise alone makes some.
+	// Drift is the change of the value from the first to the last repetition, relative to the median, by the median
+	// of all slopes (Theil and Sen). Noise by itself also causes some.
 	Drift float64 `json:"drift"`
-	// Outliers are the places, from 0, of values whose modified z-score is above 3.5
-	// (Iglewicz and Hoaglin 1993). They are counted like all others: this only shows them.
+	// Outliers are the indices, from 0, of values whose modified z-score is above 3.5 (Iglewicz and Hoaglin 1993).
+	// They are only listed, and count like all other values.
 	Outliers []int `json:"outliers,omitempty"`
 }
 
-// Describe returns the series of finite values, which it leaves as they are.
+// Describe returns the series of finite values, which it does not change.
 func Describe(values []float64) Series {
 	var s Series
 	n := len(values)
@@ -44,8 +44,8 @@ func Describe(values []float64) Series {
 	return s
 }
 
-// slope is the median of the slopes between all pairs, a step being one repetition. Of more
-// than 200 values each is paired with the one half a series later only.
+// slope returns the median of the slopes between all pairs, a step being one repetition. With more than 200 values
+// each is paired only with the one half a series later.
 func slope(values []float64) float64 {
 	n := len(values)
 	if n < 2 {

@@ -20,7 +20,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// A steady rise of 1 a repetition from 100 is a drift of 9/104.5 over ten.
+// TestDrift: a steady rise of 1 per repetition from 100 is a drift of 9/104.5 over ten.
 func TestDrift(t *testing.T) {
 	var v []float64
 	for i := 0; i < 10; i++ {

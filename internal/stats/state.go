@@ -2,20 +2,20 @@ package stats
 
 import "slices"
 
-// SameState is the factor within which two ping-pongs of a cache line are of one state of the cores. A virtual machine's two
-// cores are two hyperthreads of one core at one time, and two cores without a common cache at another: its host moves them,
-// for seconds or minutes, and figures differ by up to 4 times.
+// SameState is the factor within which two ping-pongs of a cache line belong to one state of the cores. At one time a
+// virtual machine's two cores are two hyperthreads of one core, and at another two cores without a common cache,
+// because its host moves them. A state lasts seconds or minutes, and figures differ by up to 4 times.
 const SameState = 1.5
 
-// State is a range of ping-pongs, in their unit, of which no two differ by more than SameState.
+// State is a range of ping-pongs, in their unit, in which no two differ by more than SameState.
 type State struct {
 	From, To, Middle float64 // Middle is the median
-	N                int     // ping-pongs in it
+	N                int     // number of ping-pongs
 }
 
-// States groups ping-pongs, of any unit: the range that holds the most of them, then the one that holds the most of the rest,
-// and so on. To cut where there is a gap would not do: two or three that were taken while the cores moved would make one state
-// of two. pingpongs is left as it is.
+// States groups ping-pongs, of any unit: first the range with the most of them, then the one with the most of the
+// rest, and so on. Cutting at gaps would fail: two or three ping-pongs measured while the cores moved would join two
+// states. pingpongs is not changed.
 func States(pingpongs []float64) []State {
 	rest := sorted(pingpongs)
 	var all []State
@@ -29,7 +29,7 @@ func States(pingpongs []float64) []State {
 				at, n = from, to-from
 			}
 		}
-		if n == 0 { // no number is in one state with itself: NaN
+		if n == 0 { // NaN is in no state
 			return all
 		}
 		all = append(all, State{rest[at], rest[at+n-1], median(rest[at : at+n]), n})

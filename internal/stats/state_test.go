@@ -16,7 +16,7 @@ func TestStates(t *testing.T) {
 		{"no number", []float64{math.NaN()}, nil},
 		{"one", []float64{0.25, 0.22, 0.23}, []State{{0.22, 0.25, 0.23, 3}}},
 		{"most first", []float64{0.06, 0.23, 0.25, 0.065, 0.22}, []State{{0.22, 0.25, 0.23, 3}, {0.06, 0.065, 0.0625, 2}}},
-		// Two in between are near enough to the next each, and join nothing.
+		// Two values in between are each close to the next, and join nothing.
 		{"bridged", []float64{0.08, 0.08, 0.08, 0.11, 0.16, 0.23, 0.23, 0.23, 0.23},
 			[]State{{0.16, 0.23, 0.23, 5}, {0.08, 0.11, 0.08, 4}}},
 	} {

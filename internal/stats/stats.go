@@ -1,5 +1,5 @@
-// Package stats holds the few statistics that benchmarks are judged by: the median, its
-// bootstrap confidence interval, and that of a ratio of two medians.
+// Package stats implements the few statistics by which benchmarks are judged: the median, its bootstrap confidence
+// interval, and that of a ratio of two medians.
 package stats
 
 import (
@@ -15,22 +15,22 @@ type Interval struct {
 	Median, Low, High float64
 }
 
-// resamples is how often a bootstrap draws where it is not computed exactly.
+// resamples is the number of draws of a bootstrap that is not computed exactly.
 const resamples = 2000
 
-// mostPairs is the number of pairs of medians up to which all ratios are formed.
+// mostPairs is the number of pairs of medians up to which all ratios are computed.
 const mostPairs = 4096
 
-// mostExact is the number of values up to which the bootstrap of a median is computed
-// exactly: the sum over all resamples instead of a draw of some.
+// mostExact is the number of values up to which the bootstrap of a median is computed exactly: the sum over all
+// resamples instead of a random sample.
 const mostExact = 25
 
-// Median returns the median of values, NaN if there are none. values is left as it is.
+// Median returns the median of values, NaN if there are none. values is not changed.
 func Median(values []float64) float64 {
 	return median(sorted(values))
 }
 
-// MedianDuration returns the median of d, 0 if there are none. d is left as it is.
+// MedianDuration returns the median of d, 0 if it is empty. d is not changed.
 func MedianDuration(d []time.Duration) time.Duration {
 	if len(d) == 0 {
 		return 0
@@ -42,11 +42,10 @@ func MedianDuration(d []time.Duration) time.Duration {
 	return time.Duration(Median(values))
 }
 
-// BootstrapCI returns the median of values and its percentile bootstrap interval at the
-// given level (like 0.95). Few values are resampled exactly: the resample's k-th smallest is at
-// most the i-th smallest of n values with the probability that a binomial of n and i/n is k or
-// more (Efron, "Bootstrap Methods", Annals of Statistics 7, 1979, section 3).
-// Otherwise seed makes the draw repeatable. One value is its own interval; none give NaN.
+// BootstrapCI returns the median of values and its percentile bootstrap interval at the given level (like 0.95). Few
+// values are resampled exactly: the resample's k-th smallest is at most the i-th smallest of n values with the
+// probability that a binomial of n and i/n is k or more (Efron, "Bootstrap Methods", Annals of Statistics 7, 1979,
+// section 3). Otherwise seed makes the draw repeatable. One value is its own interval; none yield NaN.
 func BootstrapCI(values []float64, level float64, seed int64) Interval {
 	s := sorted(values)
 	m := median(s)
@@ -57,9 +56,8 @@ func BootstrapCI(values []float64, level float64, seed int64) Interval {
 	return Interval{m, quantile(dist, (1-level)/2), quantile(dist, (1+level)/2)}
 }
 
-// RatioCI returns the median of a over the median of b with the percentile bootstrap
-// interval of that ratio, a and b resampled independently. It is NaN where either is empty or b's
-// median is 0.
+// RatioCI returns the median of a over the median of b with the percentile bootstrap interval of that ratio, a and b
+// resampled independently. It is NaN if either is empty or b's median is 0.
 func RatioCI(a, b []float64, level float64, seed int64) Interval {
 	sa, sb := sorted(a), sorted(b)
 	m := median(sa) / median(sb)
@@ -128,7 +126,7 @@ func medians(s []float64, seed int64) []weighted {
 	return out
 }
 
-// quantile returns the smallest value at or below which a share q of the weight lies.
+// quantile returns the smallest value at or below which a share q of the weight is.
 func quantile(d []weighted, q float64) float64 {
 	sum := 0.0
 	for _, w := range d {

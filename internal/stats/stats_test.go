@@ -31,7 +31,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// The exact bootstrap and one drawn by hand agree.
+// TestExactBootstrap: the exact bootstrap and one drawn by hand agree.
 func TestExactBootstrap(t *testing.T) {
 	for _, values := range [][]float64{{10, 12, 11, 15, 9, 13, 10.5}, {10, 12, 11, 15, 9, 13.3}, {3, 4}, {5}} {
 		weights := map[float64]float64{}
@@ -60,7 +60,7 @@ func TestExactBootstrap(t *testing.T) {
 	}
 }
 
-// A 95 % interval holds the true median of a known distribution about that often.
+// TestCoverage: a 95 % interval contains the true median of a known distribution about that often.
 func TestCoverage(t *testing.T) {
 	draw := rand.New(rand.NewSource(7))
 	for _, n := range []int{9, 20, 51} {

@@ -1,8 +1,10 @@
-// Package vhpc reads the cluster files of VMware's vHPC toolkit (0.1 to 1.0.3), and makes cluster files of ours of them.
+// Package vhpc reads the cluster files of VMware's vHPC toolkit (0.1 to 1.0.3), and converts them into nearmetal's
+// cluster files.
 //
-// The form is INI. Sections _VMS_, _SVS_ and _DVS_ hold a row for each VM or switch; the other sections are macros. A row is a
-// name, a colon, and words: a macro's name, or key:value. A range {1:4} in a VM's name makes four VMs; in host, datastore,
-// guest_hostname and ip {a:b} is a value for each of them in turn, {{a:b}} in runs of the same.
+// The form is INI. Sections _VMS_, _SVS_ and _DVS_ have a row for each VM or switch; the other sections are macros. A
+// row is a name, a colon, and words: a macro's name, or key:value. A range {1:4} in a VM's name makes four VMs. In
+// host, datastore, guest_hostname and ip, {a:b} assigns the values to the VMs cyclically, {{a:b}} in runs of the same
+// value.
 package vhpc
 
 import (
@@ -35,7 +37,7 @@ type Unknown struct {
 	Line int
 }
 
-// File is what a file says.
+// File is the content of a file.
 type File struct {
 	VMs      []VM
 	Switches []Switch
@@ -49,19 +51,19 @@ type Switch struct {
 	Keys       map[string]string
 }
 
-// row is a line of a section, with those that continue it.
+// row is a line of a section, with its continuation lines.
 type row struct {
 	name, text string
 	line       int
 }
 
-// vmKeys are those of a VM, as the pages of the toolkit 0.1 to 1.0.3 list them.
+// vmKeys are the keys of a VM, as documented for the toolkit 0.1 to 1.0.3.
 var vmKeys = words(`template cpu memory datacenter vm_folder cluster host datastore resource_pool linked port_group is_dhcp ip netmask
 	gateway domain dns guest_hostname device mmio_size latency cpu_reservation memory_reservation cpu_shares memory_shares
 	cores_per_socket guest_username guest_password script sequence barrier sriov_port_group sriov_dvs_name pf
 	allow_guest_mtu_change pvrdma_port_group dvs_name vgpu secure_boot power instant adapter_number svs_name`)
 
-// appended are those that a row may have several times: their values are a list.
+// appended are the keys that a row may have several times: their values are a list.
 var appended = words("script pf sriov_port_group sriov_dvs_name")
 
 var switchKeys = words("name port_group host pnic datacenter mtu")
@@ -74,7 +76,7 @@ func words(s string) map[string]bool {
 	return m
 }
 
-// Read reads a file; name stands for it in errors, which say the line.
+// Read reads a file; name is used in errors, which have the line number.
 func Read(name string, r io.Reader) (*File, error) {
 	sections, order, err := parse(name, r)
 	if err != nil {
@@ -175,8 +177,8 @@ var (
 	bunch   = regexp.MustCompile(`\{\{([0-9]{1,6}):([0-9]{1,6})\}\}`)
 )
 
-// keysOf resolves the words of a row: macros, and key:value. A later word goes before an earlier one, but for those that
-// make lists. Keys that are not known are left out, and listed.
+// keysOf resolves the words of a row: macros, and key:value. A later word overrides an earlier one, except for keys
+// that make lists. Unknown keys are omitted, and listed.
 func (f *File) keysOf(at row, sections map[string][]row, known map[string]bool) (map[string]string, error) {
 	keys := map[string]string{}
 	put := func(key, value string, line int) {
@@ -214,7 +216,7 @@ func (f *File) unknown(key string, line int) {
 	}
 }
 
-// fields splits a row into words: a list in brackets is one, and so is a key with its value behind a space.
+// fields splits a row into words: a list in brackets is one, and so is a key followed by a space and its value.
 func fields(text string) []string {
 	var list []string
 	var b strings.Builder
@@ -281,7 +283,7 @@ func (f *File) readVM(x row, sections map[string][]row) ([]VM, error) {
 	return list, nil
 }
 
-// unfold replaces a range by its numbers; runs says that it was {{a:b}}.
+// unfold replaces a range by its numbers; runs reports that it was {{a:b}}.
 func unfold(text string) (list []string, runs bool, err error) {
 	m, whole := bunch.FindStringSubmatch(text), ""
 	if runs = m != nil; !runs {

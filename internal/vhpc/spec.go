@@ -16,12 +16,12 @@ import (
 	"nearmetal/internal/text"
 )
 
-// taken are the keys that become a part of the cluster file, or are met by what nearmetal does with every VM. The others are said in
-// a note, and why.
+// taken are the keys that become a part of the cluster file, or whose effect nearmetal has for every VM. The others
+// are listed in a note, with the reason.
 var taken = words(`template cpu memory datacenter vm_folder host datastore resource_pool linked port_group is_dhcp ip netmask gateway domain dns
 	device latency pf pvrdma_port_group vgpu secure_boot cores_per_socket mmio_size`)
 
-// why says of a key what becomes of it.
+// why explains the treatment of a key.
 var why = map[string]string{
 	"instant": ignored, "adapter_number": ignored, "svs_name": ignored,
 	"cpu_shares": noShares, "memory_shares": noShares,
@@ -42,7 +42,7 @@ const (
 	ofGroup  = "the port group says its switch"
 )
 
-// maker makes a cluster file of a file's VMs.
+// maker converts a file's VMs into a cluster file.
 type maker struct {
 	f     *File
 	c     *spec.Cluster
@@ -58,8 +58,8 @@ func (m *maker) fail(v *VM, format string, a ...any) {
 	}
 }
 
-// Spec makes a cluster file of a file's VMs, for nearmetal with backend vsphere. The notes say what is not in it, a line each: no
-// note has a value of a key, which may be a password.
+// Spec converts a file's VMs into a cluster file for nearmetal with backend vsphere. The notes list what is not in
+// it, one line each. No note contains the value of a key, which may be a password.
 func (f *File) Spec() (c *spec.Cluster, notes []string, err error) {
 	if len(f.VMs) == 0 {
 		return nil, nil, fmt.Errorf("there are no VMs in it: a section _VMS_")
@@ -84,7 +84,7 @@ func (f *File) Spec() (c *spec.Cluster, notes []string, err error) {
 	return m.c, m.notes, nil
 }
 
-// dropBad leaves out values of the network that are none, such as those that somebody still has to fill in.
+// dropBad drops invalid values of the network, such as placeholders.
 func (m *maker) dropBad() {
 	v := &m.c.VSphere
 	for _, x := range []struct {
@@ -99,7 +99,7 @@ func (m *maker) dropBad() {
 	}
 }
 
-// groups makes groups of equal VMs that follow each other.
+// groups makes groups of consecutive equal VMs.
 func (m *maker) groups() {
 	var last string
 	used := map[string]bool{}
@@ -116,7 +116,7 @@ func (m *maker) groups() {
 		}
 		sign := fmt.Sprintf("%d %d %v", g.VCPUs, g.Memory, g.Devices)
 		n := len(m.c.VMs)
-		// A function at an address is one of each host, and a group of several VMs would share it.
+		// A function at an address belongs to one host, and a group of several VMs would share it.
 		if n > 0 && sign == last && !slices.ContainsFunc(g.Devices, func(d spec.Device) bool { return d.Type == "pci" }) {
 			m.c.VMs[n-1].Names = append(m.c.VMs[n-1].Names, name)
 			m.c.VMs[n-1].Count++
@@ -140,8 +140,8 @@ func (m *maker) groups() {
 	}
 }
 
-// vmName is a VM's name as a host name that no other VM has: letters become small, what else a host name cannot have
-// becomes a hyphen.
+// vmName returns a VM's name as a host name that no other VM has: letters become lower case, other invalid characters
+// hyphens.
 func vmName(vm string, used map[string]bool) string {
 	s := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -152,7 +152,7 @@ func vmName(vm string, used map[string]bool) string {
 	if s = strings.Trim(s, "-"); s == "" || s[0] < 'a' || s == "localhost" {
 		s = strings.TrimSuffix("vm-"+s, "-")
 	}
-	s = strings.TrimRight(s[:min(len(s), 58)], "-") // four digits and a hyphen follow at most
+	s = strings.TrimRight(s[:min(len(s), 58)], "-") // at most a hyphen and four digits follow
 	name := s
 	for n := 2; used[name]; n++ {
 		name = fmt.Sprintf("%s-%d", s, n)
@@ -161,7 +161,8 @@ func vmName(vm string, used map[string]bool) string {
 	return name
 }
 
-// reservations are the plan's: with cores of their own VMs have all of their CPU and memory reserved.
+// reservations checks those of the file against the plan's: VMs with cores of their own have all of their CPU and
+// memory reserved.
 func (m *maker) reservations() {
 	high := 0
 	for i := range m.f.VMs {
@@ -182,7 +183,7 @@ func (m *maker) reservations() {
 	}
 }
 
-// inventory is where vCenter puts the VMs.
+// inventory sets where vCenter puts the VMs.
 func (m *maker) inventory() {
 	v := &m.c.VSphere
 	for _, x := range []struct {
@@ -211,7 +212,7 @@ func (m *maker) inventory() {
 	}
 }
 
-// devices are those that have no function of a host, and what functions of hosts need besides.
+// devices sets devices that are not functions of a host, and the additional needs of functions.
 func (m *maker) devices() {
 	v := &m.c.VSphere
 	if m.any("secure_boot") {
@@ -238,7 +239,7 @@ func (m *maker) devices() {
 	}
 }
 
-// addresses are DHCP's, or those of network.subnet.
+// addresses sets DHCP, or the addresses of network.subnet.
 func (m *maker) addresses() {
 	v := &m.c.VSphere
 	v.DNS, v.Domain = listOf(m.common("dns")), m.common("domain")
@@ -286,7 +287,7 @@ func (m *maker) addresses() {
 	}
 }
 
-// others says which keys are not in the cluster file, and which switches are made by another command.
+// others notes the keys that are not in the cluster file, and the switches that another command makes.
 func (m *maker) others() {
 	lines := map[string]int{}
 	for i := range m.f.VMs {
@@ -321,7 +322,7 @@ func (m *maker) others() {
 	}
 }
 
-// any says whether a VM has a key, same whether all VMs have the same value.
+// any reports whether a VM has a key, same whether all VMs have the same value.
 func (m *maker) any(key string) bool {
 	return slices.ContainsFunc(m.f.VMs, func(v VM) bool { return v.Keys[key] != "" })
 }
@@ -330,7 +331,7 @@ func (m *maker) same(key string) bool {
 	return !slices.ContainsFunc(m.f.VMs, func(v VM) bool { return v.Keys[key] != m.f.VMs[0].Keys[key] })
 }
 
-// common is the value of a key that all VMs have; "" with a note where they differ.
+// common returns the value of a key that all VMs have; "" with a note if they differ.
 func (m *maker) common(key string) string {
 	if !m.same(key) {
 		m.note("%s: the VMs differ, and those of a cluster have the same: write a file for each kind", key)
@@ -339,7 +340,7 @@ func (m *maker) common(key string) string {
 	return m.f.VMs[0].Keys[key]
 }
 
-// truth is a key that is true or false, false with a note where VMs differ.
+// truth returns a key that is true or false, false with a note if VMs differ.
 func (m *maker) truth(key string) bool {
 	for i := range m.f.VMs {
 		if _, err := truth(m.f.VMs[i].Keys[key]); err != nil {
@@ -350,7 +351,7 @@ func (m *maker) truth(key string) bool {
 	return on
 }
 
-// truth reads a word as the toolkit does.
+// truth parses a word as the toolkit does.
 func truth(text string) (bool, error) {
 	switch strings.ToLower(text) {
 	case "y", "yes", "t", "true", "on", "1":
@@ -361,7 +362,7 @@ func truth(text string) (bool, error) {
 	return false, fmt.Errorf("is neither true nor false")
 }
 
-// group is a VM as a group of one.
+// group converts a VM into a group of one.
 func (m *maker) group(v *VM) (spec.Group, error) {
 	g := spec.Group{Count: 1}
 	if text := v.Keys["cpu"]; text != "" {
@@ -396,7 +397,7 @@ func (m *maker) group(v *VM) (spec.Group, error) {
 
 var pciAddress = regexp.MustCompile(`^(?:[0-9A-Fa-f]{4}:)?[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]$`)
 
-// address is a PCI address in our form.
+// address converts a PCI address into nearmetal's form.
 func address(a string) string {
 	a = strings.ToLower(a)
 	if strings.Count(a, ":") == 1 {
@@ -405,7 +406,7 @@ func address(a string) string {
 	return a
 }
 
-// listOf reads a list as Python writes it, ['a', 'b'], or one word.
+// listOf parses a list in Python's form, ['a', 'b'], or one word.
 func listOf(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("[]'\", \t", r) })
 }

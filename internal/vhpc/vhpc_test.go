@@ -7,7 +7,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// As the toolkit's documents describe it: macros, ranges in turn and in runs, lists with spaces.
+// sample follows the toolkit's documents: macros, ranges assigned cyclically and in runs, lists with spaces.
 const sample = `# two hosts
 [BASE]
 template: hpc
@@ -71,7 +71,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Each of the toolkit's keys is in the cluster file, or is said.
+// TestKeys: each of the toolkit's keys is in the cluster file or in a note.
 func TestKeys(t *testing.T) {
 	const vms = "[_VMS_]\nvm{0:1}: BASE "
 	for _, x := range []struct {
@@ -137,8 +137,9 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// The seven kinds of files that the toolkit has as examples: linked clones in runs, cards of one slot on several hosts,
-// scripts in order, virtual functions beside cards, PVRDMA, vGPUs. Each is read, planned names are those of the file.
+// TestForms reads the seven kinds of example files of the toolkit: linked clones in runs, cards of one slot on
+// several hosts, scripts in order, virtual functions next to cards, PVRDMA, vGPUs. Planned names are those of the
+// file.
 func TestForms(t *testing.T) {
 	const base = "[BASE]\ntemplate: t\ncpu: 4\nmemory: 16\ndatacenter: DC\ncluster: C\nvm_folder:\nresource_pool:\ndatastore: ds\nlinked: 0\n" +
 		"[NET]\nis_dhcp: false\nport_group: pg\ndomain: x.test\nnetmask: 255.255.255.0\ngateway: 192.0.2.254\ndns: ['192.0.2.250', '192.0.2.251']\n" +

@@ -1,5 +1,5 @@
-// Package wholefile writes files so that a reader never sees half of one, and so that a failure
-// leaves what was there.
+// Package wholefile writes files so that a reader never sees a part of one, and so that a failure leaves the old file
+// unchanged.
 package wholefile
 
 import (
@@ -12,14 +12,14 @@ import (
 	"nearmetal/internal/words"
 )
 
-// Write writes the file name, mode 0644, from what write puts out: beside it first, then renamed. An
-// error is one line that names the file; then nothing has changed.
+// Write writes the file name, mode 0644, with the output of write: to a temporary file in its directory, which is
+// then renamed. An error is one line that names the file; the file is then unchanged.
 func Write(name string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", name, words.Cause(err))
 	}
-	defer os.Remove(f.Name()) // no such file once it is renamed
+	defer os.Remove(f.Name()) // it no longer exists after the rename
 	w := bufio.NewWriterSize(f, 1<<16)
 	err = write(w)
 	if err == nil {

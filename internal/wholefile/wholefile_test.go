@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A file is there whole, or as it was; nothing lies beside it.
+// TestWrite: a file is complete, or unchanged; no other file is left.
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "f")

@@ -1,5 +1,5 @@
-// Package words writes counts and sizes as a person reads them. What a program reads (QEMU,
-// Slurm, a cluster file) has a form of its own, beside what writes it.
+// Package words formats counts and sizes for people. Formats for programs (QEMU, Slurm, a cluster file) are in the
+// packages that write them.
 package words
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Count returns n and what is counted: "1 core", "2 cores".
+// Count returns n with its noun: "1 core", "2 cores".
 func Count(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + Plural(n, one, many)
 }
@@ -21,9 +21,8 @@ func Plural(n int, one, many string) string {
 	return many
 }
 
-// Bytes returns a number of bytes in GiB, MiB or KiB: the largest unit of which there are ten, or
-// that says the number exactly, with one decimal where that is not 0: "64 GiB", "1.5 MiB",
-// "3000 MiB", "512 B". So it is off by half a per cent at most.
+// Bytes formats a number of bytes in GiB, MiB or KiB: in the largest unit in which it is at least ten, or exact, with
+// one decimal if that is not 0: "64 GiB", "1.5 MiB", "3000 MiB", "512 B". The error is at most half a per cent.
 func Bytes(b uint64) string {
 	for _, u := range []struct {
 		bytes uint64

@@ -379,7 +379,7 @@ static void flood(struct ctx *c)
 	}
 }
 
-/* A long message is sent as far as the window goes before its receive is posted, whatever window the user sets. */
+/* A long message is sent up to the window before its receive is posted, also with a window above the maximum. */
 static void window(struct ctx *c)
 {
 	static char buf[3 << 20];

@@ -1,4 +1,4 @@
-/* What differs between the versions of UCX. */
+/* The differences between the versions of UCX. */
 #include <string.h>
 
 #include "abi.h"
@@ -25,7 +25,7 @@ static void component(unsigned int minor, struct ivu_abi *a)
 	a->tl_entry_list = offsetof(struct ivu_tl, config) + entry;
 }
 
-/* The answer to a query: 1.13 has uct_md_attr_t, later versions uct_md_attr_v2_t, which has grown. */
+/* Describes the answer to a query: 1.13 has uct_md_attr_t, later versions uct_md_attr_v2_t, which has grown. */
 static void attributes(unsigned int minor, struct ivu_abi *a)
 {
 	size_t at;
@@ -60,7 +60,7 @@ static void attributes(unsigned int minor, struct ivu_abi *a)
 	a->attr_cpus = at;
 	at += 128;
 	if (minor > 13)
-		at += 8 + 256; /* of memory that is exported: the size of its key, an id */
+		at += 8 + 256; /* of exported memory: the size of its key, an ID */
 	a->attr_alignment = minor >= 16 ? at : 0;
 	at += minor >= 16 ? 8 : 0;
 	at += minor >= 22 ? 8 : 0;

@@ -1,9 +1,9 @@
 /*
- * What UCX, from 1.13 on, expects of a transport: the structures that its libraries and a transport share. UCX
- * installs no headers of these, and each minor version has its own. So they are described here, by our own names,
- * for all versions: what is alike everywhere as structures, and what differs as numbers in abi.c, by the
- * version of the UCX that a process has. Nothing of UCX is needed to build this.
- * abi_check.c compares all of it with the source of a UCX (scripts/ucx-abi.sh).
+ * The interface between UCX, from 1.13 on, and a transport: the structures that its libraries and a transport share.
+ * UCX installs no headers of these, and each minor version has its own. Therefore they are described here, with this
+ * project's names, for all versions: common parts as structures, and differences as numbers in abi.c, by the version
+ * of the UCX that a process has. Nothing of UCX is needed to build this. abi_check.c compares all of it with the
+ * source of a UCX (scripts/ucx-abi.sh).
  */
 #ifndef IVU_ABI_H
 #define IVU_ABI_H
@@ -14,13 +14,13 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-/* Minor versions of UCX 1 that are known. */
+/* Known minor versions of UCX 1. */
 #define IVU_MINOR_FIRST 13
 #define IVU_MINOR_LAST	22
-/* Up to this one a rendezvous reads where it can, whichever transport would be faster. */
+/* Up to this version a rendezvous reads if it can, even if another transport would be faster. */
 #define IVU_MINOR_READS 15
 
-/* The last one before, and the first one after those that take no memory of the region (window.c). */
+/* The last version before, and the first one after those that do not use memory of the region (window.c). */
 #define IVU_MINOR_WINDOW       15
 #define IVU_MINOR_WINDOW_AGAIN 19
 
@@ -45,13 +45,13 @@ typedef int8_t ivu_status;
 #define IVU_DEVICE_NAME	   32
 #define IVU_TL_NAME	   10
 #define IVU_AM_IDS	   32
-#define IVU_PENDING_PRIV   40 /* bytes of a pending request that are the transport's */
+#define IVU_PENDING_PRIV   40 /* bytes of a pending request that belong to the transport */
 
 struct ivu_list {
 	struct ivu_list *next, *prev;
 };
 
-/* A table of parameters, as UCX lists it. flags: from 1.15 on. */
+/* A table of parameters in UCX's list. flags: from 1.15 on. */
 struct ivu_config_entry {
 	const char *name, *prefix;
 	void *table;
@@ -60,9 +60,9 @@ struct ivu_config_entry {
 	uint64_t flags;
 };
 
-#define IVU_CONFIG_ENTRY_1_13 48 /* bytes of it before 1.15 */
+#define IVU_CONFIG_ENTRY_1_13 48 /* its size in bytes before 1.15 */
 
-/* The part of a component that is alike in all versions; what follows is at offsets that abi.c has. */
+/* The part of a component that is the same in all versions; the offsets of the rest are in abi.c. */
 struct ivu_component {
 	char name[IVU_COMPONENT_NAME];
 	void *query_md_resources;
@@ -78,7 +78,7 @@ struct ivu_tl {
 	char name[IVU_TL_NAME];
 	void *query_devices;
 	void *iface_open;
-	struct ivu_config_entry config; /* shorter before 1.15, and so is what follows */
+	struct ivu_config_entry config; /* shorter before 1.15, as is everything after it */
 	struct ivu_list list;
 };
 
@@ -98,7 +98,7 @@ struct ivu_md {
 
 #define IVU_MD_OPS_MAX 12
 
-/* Places of a memory domain's functions in its list (uct_md_ops_t): those that are the same in all versions. */
+/* Indices of a memory domain's functions in its list (uct_md_ops_t) that are the same in all versions. */
 enum { IVU_MD_CLOSE, IVU_MD_QUERY, IVU_MD_MEM_ALLOC, IVU_MD_MEM_FREE, IVU_MD_MEM_REG = 5, IVU_MD_MEM_DEREG };
 
 #define IVU_INTERNAL_OPS_MAX 10
@@ -107,9 +107,9 @@ enum { IVU_MD_CLOSE, IVU_MD_QUERY, IVU_MD_MEM_ALLOC, IVU_MD_MEM_FREE, IVU_MD_MEM
 #define IVU_MD_FLAG_REG	      (1U << 1)
 #define IVU_MD_FLAG_NEED_RKEY (1U << 3)
 #define IVU_MEMORY_HOST	      0
-#define IVU_MEM_FIXED	      (1U << 1) /* of what is allocated: at that address */
+#define IVU_MEM_FIXED	      (1U << 1) /* allocate at this address */
 
-/* What is asked of a memory domain (uct_md_attr_v2_t): offsets in abi.c. */
+/* Attributes of a memory domain (uct_md_attr_v2_t): offsets in abi.c. */
 struct ivu_linear {
 	double c, m;
 };
@@ -168,7 +168,7 @@ struct ivu_perf {
 };
 
 #define IVU_PERF_OPERATION	1U
-#define IVU_OPERATION_NONE	-1 /* no value of UCX's */
+#define IVU_OPERATION_NONE	-1 /* not a value of UCX */
 #define IVU_OPERATION_AM_SHORT	0
 #define IVU_OPERATION_AM_ZCOPY	2
 #define IVU_OPERATION_PUT_SHORT 3
@@ -239,7 +239,7 @@ struct ivu_am_handler {
 	uint32_t flags;
 };
 
-/* uct_base_iface_t: UCX initializes it. */
+/* uct_base_iface_t: initialized by UCX. */
 struct ivu_base_iface {
 	struct ivu_iface_ops ops;
 	void **internal_ops;
@@ -299,7 +299,7 @@ struct ivu_iface_attr {
 	size_t device_addr_len, iface_addr_len, ep_addr_len, max_conn_priv;
 	struct sockaddr_storage listen_sockaddr;
 	double overhead;	   /* seconds */
-	double dedicated, shared;  /* bandwidth, bytes a second */
+	double dedicated, shared;  /* bandwidth, bytes/s */
 	struct ivu_linear latency; /* seconds */
 	uint8_t priority;
 	size_t max_num_eps;
@@ -308,29 +308,29 @@ struct ivu_iface_attr {
 
 _Static_assert(sizeof(struct ivu_iface_attr) == 536, "as UCX has it");
 
-/* What differs between the versions. -1: that version has it not. */
+/* The differences between the versions. -1: the version does not have it. */
 struct ivu_abi {
 	/* offsets in a component, bytes */
 	size_t md_config, cm_config, tl_list, list, flags, rkey_compare, md_vfs_init;
 	/* offsets in a transport */
 	size_t tl_entry_list;
-	/* places of more of a memory domain's functions */
+	/* indices of further functions of a memory domain */
 	int mkey_pack, mem_attach;
-	/* places of internal functions of an interface */
+	/* indices of internal functions of an interface */
 	int query_v2, estimate_perf, vfs_refresh, ep_query, ep_invalidate, connect_to_ep_v2, is_reachable_v2,
 		is_connected, device_ep, mem_element_pack, put_sgl;
 	/* offsets in the answer to a query of a memory domain */
 	size_t attr_max_alloc, attr_max_reg, attr_flags, attr_reg_mem_types, attr_alloc_mem_types,
 		attr_access_mem_types, attr_reg_cost, attr_component, attr_rkey_size, attr_bytes;
 	size_t attr_cpus;	     /* a mask of CPUs, 128 bytes */
-	size_t attr_cache_mem_types; /* whose registration UCX keeps, 0: there is none */
-	size_t attr_alignment;	     /* of registered memory, 0: there is none */
+	size_t attr_cache_mem_types; /* types whose registration UCX caches, 0: not present */
+	size_t attr_alignment;	     /* of registered memory, 0: not present */
 	bool pack_has_range;	     /* mkey_pack has address and length */
 	bool unpack_has_params;
-	bool alloc_has_device; /* mem_alloc has a device among its arguments */
+	bool alloc_has_device; /* mem_alloc has a device argument */
 };
 
-/* The description of UCX 1.minor, in *abi. false: that version is not known. */
+/* Returns the description of UCX 1.minor in *abi. false: that version is not known. */
 bool ivu_abi_of(unsigned int minor, struct ivu_abi *abi);
 
 #endif /* IVU_ABI_H */

@@ -1,6 +1,6 @@
 /*
- * Compares abi.h and abi.c with the source of a UCX: scripts/ucx-abi.sh compiles this with that source's headers
- * and runs it. Prints what differs. Ends with 1 if anything does.
+ * Compares abi.h and abi.c with the source of a UCX: scripts/ucx-abi.sh compiles this with that source's headers and
+ * runs it. Prints the differences. Exits with 1 if there are any.
  */
 #include <stdio.h>
 
@@ -213,7 +213,7 @@ static void component(const struct ivu_abi *a)
 	SAME(sizeof(struct ivu_md), sizeof(uct_md_t));
 }
 
-/* Has mem_alloc a device among its arguments? */
+/* Returns whether mem_alloc has a device argument. */
 static bool alloc_has_device(uct_md_ops_t *ops)
 {
 	return __builtin_types_compatible_p(typeof(ops->mem_alloc),

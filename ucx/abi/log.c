@@ -18,7 +18,7 @@ static enum ivu_log_level wanted(void)
 	for (i = 0; i <= IVU_LOG_DEBUG; i++)
 		if (!strncasecmp(text, names[i], strlen(names[i])))
 			return (enum ivu_log_level) i;
-	/* "trace" and what is beyond it. */
+	/* "trace" and higher levels. */
 	return IVU_LOG_DEBUG;
 }
 
@@ -52,7 +52,7 @@ void ivu_log(enum ivu_log_level level, const char *format, ...)
 
 bool ivu_report_wanted(void)
 {
-	/* Open MPI's, MPICH's, PMIx's, Slurm's. */
+	/* Variables of Open MPI, MPICH, PMIx, Slurm. */
 	static const char *const ranks[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID" };
 	const char *wanted = getenv("NEARMETAL_UCX_REPORT"), *rank = NULL;
 	size_t i;

@@ -18,7 +18,7 @@ struct ivu_transport *ivu_transport_of(const struct ivu_md *md)
 	return md->component;
 }
 
-/* Keys: the versions differ in the arguments, none of which matters here. */
+/* Keys: the versions differ in the arguments, none of which are used here. */
 
 static ivu_status mkey_pack(struct ivu_md *md, void *memh, const void *params, void *buffer)
 {
@@ -55,7 +55,7 @@ static ivu_status query_devices(struct ivu_md *md, struct ivu_tl_device **device
 	if (!d)
 		return IVU_ERR_NO_MEMORY;
 	strncpy(d->name, ivu_transport_of(md)->device, sizeof(d->name) - 1);
-	/* Open MPI leaves shared memory to ranks of one host. */
+	/* Open MPI uses shared memory only between ranks of one host. */
 	d->type = IVU_DEVICE_NET;
 	d->sys_device = IVU_SYS_DEVICE_UNKNOWN;
 	*devices = d;
@@ -64,8 +64,8 @@ static ivu_status query_devices(struct ivu_md *md, struct ivu_tl_device **device
 }
 
 /*
- * How long an operation takes, for UCX from 1.16 on, which chooses protocols by it. UCX's own function reads what the
- * interface's iface_query() says, which may depend on the operation.
+ * Returns the duration of an operation, for UCX from 1.16 on, which chooses protocols by it. UCX's own function reads
+ * the values of the interface's iface_query(), which may depend on the operation.
  */
 static ivu_status estimate_perf(struct ivu_iface_base *i, struct ivu_perf *perf)
 {

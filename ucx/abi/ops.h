@@ -1,56 +1,59 @@
-/* What a transport shows to UCX: its component, and lists of functions whose places differ between the versions. */
+/*
+ * The part of a transport that UCX sees: its component, and lists of functions whose order differs between the
+ * versions.
+ */
 #ifndef IVU_OPS_H
 #define IVU_OPS_H
 
 #include "uct.h"
 
-/* A function as UCX's lists have it: each of them has arguments of its own. */
+/* A function in the form of UCX's lists: each of them has different arguments. */
 #define IVU_FN(function) ((void *) (uintptr_t) (function))
 
 /*
- * A component with one memory domain, and one transport with one device. ivu_transport_fill() sets what is the same for all;
- * then the owner's functions are put there, and ivu_transport_show() is called.
+ * A component with one memory domain, and one transport with one device. ivu_transport_fill() sets the common values;
+ * then the owner sets its functions, and calls ivu_transport_show().
  */
 struct ivu_transport {
-	struct ivu_component component; /* first: UCX has its address, and a memory domain names it */
+	struct ivu_component component; /* first: UCX has its address, and a memory domain refers to it */
 	struct ivu_tl tl;
 	const char *device;
-	const char *md_name, *md_prefix, *tl_name,
-		*tl_prefix; /* what UCX calls their parameters, and begins these with */
+	const char *md_name, *md_prefix, *tl_name, *tl_prefix; /* UCX's name for their parameters, and their prefix */
 	/* Writes the key of memory to buffer, for peers. */
 	void (*pack)(const void *memh, void *buffer);
-	/* Reads a key that a peer has packed. Returns IVU_OK, or an error of UCX's. */
+	/* Reads a key that a peer has packed. Returns IVU_OK, or an error of UCX. */
 	ivu_status (*unpack)(const void *buffer, uintptr_t *rkey);
-	void *rkey_compare; /* only UCX from 1.16 on calls this one */
-	void *is_connected; /* and this one */
+	void *rkey_compare; /* called only by UCX from 1.16 on */
+	void *is_connected; /* likewise */
 	void *md_ops[IVU_MD_OPS_MAX];
 	void *internal_ops[IVU_INTERNAL_OPS_MAX];
 };
 
-/* How an interface of each transport begins. */
+/* The first part of an interface of each transport. */
 struct ivu_iface_base {
-	struct ivu_base_iface base; /* first, as UCX has it */
-	int estimated;		    /* the operation that UCX asks about, or IVU_OPERATION_NONE */
+	struct ivu_base_iface base; /* first, as in UCX */
+	int estimated;		    /* the operation that UCX queries, or IVU_OPERATION_NONE */
 };
 
 /* Fills in its component and its memory domain's functions: those that are not set later are unsupported. */
 void ivu_transport_fill(struct ivu_transport *t);
-/* Shows it to the UCX of this process. Once. */
+/* Registers it with the UCX of this process. Called once. */
 void ivu_transport_show(struct ivu_transport *t);
 
-/* The transport whose memory domain that is. */
+/* Returns the transport that a memory domain belongs to. */
 struct ivu_transport *ivu_transport_of(const struct ivu_md *md);
 
-/* Fills in an interface's functions: all are there, and unsupported. */
+/* Fills in all functions of an interface as unsupported. */
 void ivu_iface_ops_fill(struct ivu_iface_ops *ops);
 /*
- * Makes an interface of that many bytes, which begins with a struct ivu_iface_base; the rest of it is zeros. Its
- * iface_close() has class_cleanup() clean it up, and frees it. Returns IVU_OK, or an error of UCX's; then there is none.
+ * Makes an interface of that many bytes, which begins with a struct ivu_iface_base; the rest of it is zeroed. Its
+ * iface_close() has class_cleanup() clean it up, and frees it. Returns IVU_OK, or an error of UCX, without an
+ * interface.
  */
 ivu_status ivu_iface_new(size_t bytes, const struct ivu_iface_ops *ops, struct ivu_md *md, void *worker,
 			 const void *params, const void *config, void **iface);
 
-/* Functions of those lists: one that does not do it, and one that has nothing to do. */
+/* Functions for those lists: one that is unsupported, and one that does nothing. */
 ivu_status ivu_unsupported(void);
 ivu_status ivu_nothing(void);
 

@@ -31,7 +31,7 @@ const char *ivu_uct_open(void *handle, unsigned int major, unsigned int minor)
 
 	if (major != 1 || !ivu_abi_of(minor, &u.abi))
 		return "a version of UCX that is not known here";
-	/* With statistics each structure has more in it. */
+	/* With statistics each structure has additional fields. */
 	if (dlsym(handle, "ucs_stats_node_alloc"))
 		return "a UCX that was built with statistics";
 	for (i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {

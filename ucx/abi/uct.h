@@ -1,4 +1,4 @@
-/* The UCX of this process: found at run time, since nothing of it is linked. */
+/* The UCX of this process: found at run time, because nothing of it is linked. */
 #ifndef IVU_UCT_H
 #define IVU_UCT_H
 
@@ -22,18 +22,18 @@ struct ivu_uct {
 	void *progress_enable;
 	void (*progress_disable)(void *iface, unsigned int flags);
 	ivu_status (*handle_ep_err)(void *iface, struct ivu_ep *ep, ivu_status status);
-	void *(*malloc)(size_t bytes, const char *name); /* NULL: it is libc's */
+	void *(*malloc)(size_t bytes, const char *name); /* NULL: libc's malloc is used */
 };
 
 extern struct ivu_uct ivu_uct;
 
 /*
- * Takes the functions of the UCX whose libuct the handle leads to, in its 1.minor. Returns NULL, or why that UCX
- * cannot be used, in words.
+ * Finds the functions of the UCX whose libuct the handle refers to, in its version 1.minor. Returns NULL, or the
+ * reason why that UCX cannot be used.
  */
 const char *ivu_uct_open(void *handle, unsigned int major, unsigned int minor);
 
-/* Memory that UCX frees, zeros; NULL: there is none. */
+/* Returns zeroed memory that UCX frees; NULL: none. */
 void *ivu_uct_calloc(size_t bytes);
 
 #endif /* IVU_UCT_H */

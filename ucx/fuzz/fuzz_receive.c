@@ -1,7 +1,7 @@
 /*
- * Two workers' interfaces of one process over a region, without a UCX: the input says what the one writes into its own
- * ring, whatever it likes, and which words of the region are changed between. The other one receives. Nothing may
- * crash, nor be read or written outside of what it belongs to.
+ * Two workers' interfaces of one process over a region, without a UCX: the input determines what one writes into its
+ * own ring, without restrictions, and which words of the region are changed in between. The other one receives. It
+ * must not crash, nor access anything outside its own memory.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -50,14 +50,14 @@ static struct ivu_tl *transport;
 static struct ivu_iface *receiver, *sender;
 static struct ivu_md *md;
 static struct ivu_ep *ep;
-static uint8_t *window; /* registered memory, between two pages that nobody may touch */
-static uint64_t sum;	/* of what has come */
+static uint8_t *window; /* registered memory, between two inaccessible pages */
+static uint64_t sum;	/* of the received data */
 static int file;
 
-/* What UCX would do in these calls, as far as the transport asks for it. */
+/* Replaces UCX in these calls, as far as the transport needs it. */
 static void on_component(void *c)
 {
-	/* The other one has memory of the region alone. */
+	/* The other one only has memory of the region. */
 	if (!strcmp(((struct ivu_component *) c)->name, IVU_NAME))
 		component = c;
 }
@@ -164,7 +164,7 @@ static uint64_t open_all(void)
 	struct ivu_ep_params params;
 	void *memh, *iface;
 
-	/* Zeros behind the header: a region that nobody has used yet. */
+	/* Zeroes after the header: a region that was never used. */
 	MUST(!ftruncate(file, PAGE) && !ftruncate(file, REGION_BYTES));
 	*(void **) &md_open = component->md_open;
 	MUST(md_open(component, IVU_NAME, NULL, &md) == IVU_OK);
@@ -194,7 +194,7 @@ static void close_all(void)
 	md_close(md);
 }
 
-/* A message of the input's, in the sender's ring. */
+/* Writes a message from the input to the sender's ring. */
 static void forge(struct input *in, uint64_t key)
 {
 	struct ivs_peer *p = &ep->peer->ivs;
@@ -207,7 +207,7 @@ static void forge(struct input *in, uint64_t key)
 	struct ivu_put put = { .addr = (uintptr_t) window + take(in, 3) - 4096, .key = key };
 	struct nm_line *l;
 
-	/* Most are right but for one thing: after the first that is wrong nobody listens any more. */
+	/* Most have only one fault: after the first faulty message nobody receives any more. */
 	if (what & 16)
 		flags = what & 32 ? IVS_F_BOUNCE | (flags & (IVS_F_NT | IVS_F_TIME)) : 0;
 	if (what & 64)
@@ -218,7 +218,7 @@ static void forge(struct input *in, uint64_t key)
 	lines = ivs_lines_for(have);
 	if (p->channel != IVS_CHAN_RING || !ivs_ring_room(&p->ring, lines))
 		return;
-	/* What would be right, and then what the input has. */
+	/* First the right value, then the input's. */
 	i = 0;
 	if (flags & IVS_F_BOUNCE) {
 		memcpy(payload, &ref, sizeof(ref));
@@ -234,14 +234,14 @@ static void forge(struct input *in, uint64_t key)
 	ivs_ring_publish(&p->ring, l, lines, op, flags, len);
 }
 
-/* Changes a word: of the tables, the rings or the bounce buffers. */
+/* Changes a word of the tables, the rings or the bounce buffers. */
 static void spoil(struct input *in)
 {
 	struct ivs_region *r = receiver->ep.domain->region;
 	uint64_t where = take(in, 1), at = take(in, 2), *word;
 	uint8_t *base = where & 1 ? r->layout : where & 2 ? (uint8_t *) r->slots : ivs_area(r, sender->ep.home.slot);
 
-	/* The head of the layout is read once, when a rank comes. */
+	/* The head of the layout is read once, when a rank attaches. */
 	at = at * 8 % (r->geo.area_bytes - 8) + (base == r->layout ? PAGE : 0);
 	word = (uint64_t *) (void *) (base + at);
 	*word = where & 4 ? take(in, 8) : *word ^ 1ULL << (take(in, 1) & 63);

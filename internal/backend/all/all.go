@@ -1,5 +1,6 @@
-// Package all has every backend of nearmetal: a program that imports it can open them by name. Those of vSphere and
-// OpenStack are in a program of their own (build tag vsphere), since their libraries take time at a start.
+// Package all links every backend of nearmetal, so that a program that imports it can open them by name. The backends
+// for vSphere and OpenStack are in a separate program (build tag vsphere), because their libraries slow down the
+// start.
 package all
 
 import (

@@ -1,5 +1,5 @@
-// Package console keeps what a backend can show of a VM: the end of what it writes to its serial port, or a log of what
-// was done for it where its port cannot be read.
+// Package console keeps the printable output of a VM for a backend: the end of its serial port's output, or a log of
+// the actions done for it if its port cannot be read.
 package console
 
 import (
@@ -20,16 +20,16 @@ import (
 
 const (
 	ring = 64 << 10 // bytes kept in memory
-	// LogMax bounds the log file, in bytes. When it is reached the file starts again with the last ring bytes.
+	// LogMax bounds the log file, in bytes. A file that reaches it is restarted with the last ring bytes.
 	LogMax  = 1 << 20
-	lineMax = 400 // characters of a line as LastLines returns it
+	lineMax = 400 // characters of a line that LastLines returns
 )
 
-// Console keeps the end of what a VM writes to its serial port. A VM that floods
-// it is read as fast as it writes, and costs neither memory nor disk.
+// Console keeps the end of the output that a VM writes to its serial port. A VM that floods it is read as fast as it
+// writes, and uses neither memory nor disk.
 type Console struct {
 	mu      sync.Mutex
-	text    []byte // the last bytes: ring, and up to as many again before they are cut
+	text    []byte // the last ring bytes, and up to as many again before they are cut
 	total   uint64 // bytes read so far
 	changed chan struct{}
 	log     *os.File
@@ -37,7 +37,7 @@ type Console struct {
 	closed  bool
 }
 
-// New makes a console with a log file, made or emptied; without one if path is empty.
+// New returns a console with a log file, which is created or truncated; without one if path is empty.
 func New(path string) (*Console, error) {
 	c := &Console{changed: make(chan struct{})}
 	if path == "" {
@@ -51,7 +51,7 @@ func New(path string) (*Console, error) {
 	return c, nil
 }
 
-// Read takes the VM's output until there is no more, and closes both ends of its own.
+// Read reads the VM's output until it ends, and closes r and the log file.
 func (c *Console) Read(r io.ReadCloser) {
 	buf := make([]byte, 16<<10)
 	for {
@@ -87,7 +87,7 @@ func (c *Console) add(b []byte) {
 	c.changed = make(chan struct{})
 }
 
-// toLog writes to the log file; a disk that is full must not stop the VM.
+// toLog writes to the log file. Errors are ignored, because a full disk must not stop the VM.
 func (c *Console) toLog(b []byte) {
 	if c.log == nil {
 		return
@@ -105,7 +105,7 @@ func (c *Console) toLog(b []byte) {
 	c.logged += int64(n)
 }
 
-// LastLines returns the last n lines that have anything in them, each harmless to print.
+// LastLines returns the last n lines that are not empty, each harmless to print.
 func (c *Console) LastLines(n int) []string {
 	c.mu.Lock()
 	text := bytes.Clone(c.text)
@@ -124,10 +124,10 @@ func (c *Console) LastLines(n int) []string {
 	return lines
 }
 
-// errConsoleEnd is for text that can no longer come.
+// errConsoleEnd reports that an awaited text can no longer appear.
 var errConsoleEnd = errors.New("the console ended")
 
-// Await waits until the console has shown text (within its last ring bytes).
+// Await waits until the console has printed text (within its last ring bytes).
 func (c *Console) Await(ctx context.Context, text string) error {
 	for {
 		c.mu.Lock()
@@ -148,9 +148,9 @@ func (c *Console) Await(ctx context.Context, text string) error {
 	}
 }
 
-// Harmless returns text that a VM wrote in a form that a terminal shows and does not obey: no escape
-// sequences, control characters or broken UTF-8; at most limit characters. It is not text.Clean, because a console is read to find
-// a fault: what the VM wrote stays visible as an escape, and only what coloured it is left out.
+// Harmless returns text that a VM wrote in a form that a terminal prints and does not interpret: no escape sequences,
+// control characters or broken UTF-8; at most limit characters. text.Clean is not used, because a console is read to
+// find a fault: control characters stay visible as escapes, and only colour sequences are removed.
 func Harmless(s string, limit int) string {
 	var b strings.Builder
 	n := 0
@@ -181,7 +181,7 @@ func Harmless(s string, limit int) string {
 	return b.String()
 }
 
-// escapeLen is the length of the terminal control sequence (ESC [ parameters final) at the start of s, or 0.
+// escapeLen returns the length of the terminal control sequence (ESC [ parameters final) at the start of s, or 0.
 func escapeLen(s string) int {
 	if !strings.HasPrefix(s, "\x1b[") {
 		return 0

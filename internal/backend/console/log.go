@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// Log is the file with what a backend did for a VM whose serial port it cannot read. "" keeps nothing.
+// Log is the path of a file that records a backend's actions for a VM whose serial port it cannot read. "" records
+// nothing.
 type Log string
 
-// Say adds a line, formatted as by fmt.Sprintf, in one line and made Harmless. A log of LogMax bytes gets no more. A line that cannot
-// be written is lost: the log is help for a person, and its loss must not stop a VM.
+// Say appends a line, formatted as by fmt.Sprintf, in one line and made Harmless. A log of LogMax bytes gets no more
+// lines. A line that cannot be written is lost, because the log is only an aid and its loss must not stop a VM.
 func (l Log) Say(format string, a ...any) {
 	if l == "" {
 		return
@@ -26,10 +27,10 @@ func (l Log) Say(format string, a ...any) {
 	}
 }
 
-// logLineMax bounds a line of a Log, in characters: errors of a cloud's API are long, and are wanted whole.
+// logLineMax bounds a line of a Log, in characters: errors of a cloud's API are long, and are logged whole.
 const logLineMax = 4096
 
-// LastLines returns the last n lines at most; none where there is no log.
+// LastLines returns at most the last n lines; none without a log.
 func (l Log) LastLines(n int) []string {
 	f, err := os.Open(string(l))
 	if err != nil {

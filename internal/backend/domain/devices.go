@@ -13,18 +13,17 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// NoUSB is the controller that keeps libvirt from adding one of its own.
+// NoUSB returns the controller element that keeps libvirt from adding a USB controller.
 func NoUSB() libvirtxml.DomainController {
 	return libvirtxml.DomainController{Type: "usb", Model: "none"}
 }
 
-// buses is how many PCI buses a machine has.
+// buses is the number of PCI buses of a machine.
 const buses = 256
 
-// AddDevices adds a VM's devices to a domain: each in a root port, behind the expander of the node that the
-// plan shows it on, and the window for their BARs. Controllers get the indices above those that the domain has.
-// Devices that the domain has already are moved there, host devices and network cards. Expanders get bus numbers
-// above those that the domain has.
+// AddDevices adds a VM's devices to a domain: each in a root port, behind the expander of its planned node, and the
+// window for their BARs. Controllers get indices above the domain's existing ones, and expanders bus numbers above
+// them. Host devices and network cards that the domain already has are moved there.
 func AddDevices(d *libvirtxml.Domain, vm *plan.VM, low lower.Machine) error {
 	if low.MMIO > lower.DefaultWindow {
 		setHole(d, low.MMIO)
@@ -44,7 +43,7 @@ func AddDevices(d *libvirtxml.Domain, vm *plan.VM, low lower.Machine) error {
 			chassis = max(chassis, *c.PCI.Target.Chassis+1)
 		}
 		if c.PCI != nil && c.PCI.Target != nil && c.PCI.Target.BusNr != nil && *c.PCI.Target.BusNr < buses {
-			first = max(first, (*c.PCI.Target.BusNr+buses)/2) // it keeps half of those above its own
+			first = max(first, (*c.PCI.Target.BusNr+buses)/2) // an expander keeps half of the bus numbers above its own
 		}
 	}
 	add := func(c libvirtxml.DomainController) uint {
@@ -109,7 +108,7 @@ func AddDevices(d *libvirtxml.Domain, vm *plan.VM, low lower.Machine) error {
 	return slots(nil, own)
 }
 
-// setHole makes the window for 64-bit BARs of the domain's root complex, if it has no larger one.
+// setHole sets the window for 64-bit BARs of the domain's root complex, unless it has a larger one.
 func setHole(d *libvirtxml.Domain, bytes uint64) {
 	hole := &libvirtxml.DomainControllerPCIHole64{Size: bytes >> 10, Unit: "KiB"}
 	for i := range d.Devices.Controllers {
@@ -129,7 +128,7 @@ func setHole(d *libvirtxml.Domain, bytes uint64) {
 	})
 }
 
-// place puts a function of the host to an address in the guest. A domain that has it not gets it.
+// place assigns a guest address to a function of the host, which is added to a domain that lacks it.
 func place(d *libvirtxml.Domain, host *libvirtxml.DomainAddressPCI, guest *libvirtxml.DomainAddress) {
 	for i := range d.Devices.Hostdevs {
 		h := &d.Devices.Hostdevs[i]
@@ -146,7 +145,7 @@ func place(d *libvirtxml.Domain, host *libvirtxml.DomainAddressPCI, guest *libvi
 		}
 	}
 	d.Devices.Hostdevs = append(d.Devices.Hostdevs, libvirtxml.DomainHostdev{
-		Managed: "no", // nearmetal device, or the administrator, has bound it to vfio-pci
+		Managed: "no", // `nearmetal device` or the administrator has bound it to vfio-pci
 		SubsysPCI: &libvirtxml.DomainHostdevSubsysPCI{
 			Driver: &libvirtxml.DomainHostdevSubsysPCIDriver{Name: "vfio"},
 			Source: &libvirtxml.DomainHostdevSubsysPCISource{Address: host},
@@ -155,13 +154,13 @@ func place(d *libvirtxml.Domain, host *libvirtxml.DomainAddressPCI, guest *libvi
 	})
 }
 
-// at is the first function of a slot of a guest's bus.
+// at returns the address of the first function of a slot on a guest bus.
 func at(bus, slot uint) *libvirtxml.DomainAddress {
 	domain, function := uint(0), uint(0)
 	return &libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{Domain: &domain, Bus: &bus, Slot: &slot, Function: &function}}
 }
 
-// address reads a PCI address, 0000:41:10.0.
+// address parses a PCI address, 0000:41:10.0.
 func address(s string) (*libvirtxml.DomainAddressPCI, error) {
 	var n [4]uint
 	fields := strings.FieldsFunc(s, func(r rune) bool { return r == ':' || r == '.' })
@@ -178,7 +177,7 @@ func address(s string) (*libvirtxml.DomainAddressPCI, error) {
 	return &libvirtxml.DomainAddressPCI{Domain: &n[0], Bus: &n[1], Slot: &n[2], Function: &n[3]}, nil
 }
 
-// FormatAddress writes an address as package topology has it: 0000:41:10.0. What is not said is 0.
+// FormatAddress formats an address like package topology: 0000:41:10.0. Missing parts are 0.
 func FormatAddress(a *libvirtxml.DomainAddressPCI) string {
 	value := func(p *uint) uint {
 		if p == nil {
@@ -189,11 +188,11 @@ func FormatAddress(a *libvirtxml.DomainAddressPCI) string {
 	return fmt.Sprintf("%04x:%02x:%02x.%x", value(a.Domain), value(a.Bus), value(a.Slot), value(a.Function))
 }
 
-// regionSlot is the slot of the region's device on the root bus. Left to itself libvirt puts it behind a
+// regionSlot is the slot of the region's device on the root bus. By default libvirt would put it behind a
 // conventional PCI bridge.
 const regionSlot = 0x10
 
-// addRegion shows the region: a file in /dev/shm by ivshmem, or by an NVDIMM.
+// addRegion adds the region's device: a file in /dev/shm by ivshmem, or by an NVDIMM.
 func addRegion(d *libvirtxml.Domain, name string, r *plan.Region) {
 	if r.Device != "devdax" {
 		d.Devices.Shmems = append(d.Devices.Shmems, libvirtxml.DomainShmem{
@@ -211,12 +210,12 @@ func addRegion(d *libvirtxml.Domain, name string, r *plan.Region) {
 	AddNVDIMM(d, path, r.SizeBytes)
 }
 
-// AddNVDIMM shows a file of bytes as an NVDIMM, on the first cell.
+// AddNVDIMM adds a file of the given size in bytes as an NVDIMM, on the first cell.
 func AddNVDIMM(d *libvirtxml.Domain, path string, bytes uint64) {
-	// Room for the NVDIMM to be aligned in.
+	// The addition leaves room to align the NVDIMM.
 	d.MaximumMemory = &libvirtxml.DomainMaxMemory{Value: d.Memory.Value + uint((bytes+1<<30)>>10), Unit: "KiB", Slots: 1}
 	if d.CPU.Numa == nil {
-		// libvirt takes no NVDIMM without a cell.
+		// libvirt accepts no NVDIMM without a cell.
 		id := uint(0)
 		d.CPU.Numa = &libvirtxml.DomainNuma{Cell: []libvirtxml.DomainCell{{
 			ID: &id, CPUs: fmt.Sprintf("0-%d", d.VCPU.Value-1), Memory: d.Memory.Value, Unit: "KiB",

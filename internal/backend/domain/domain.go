@@ -1,4 +1,4 @@
-// Package domain writes the VMs of plans as domains of libvirt, in XML. It starts none.
+// Package domain writes the VMs of plans as libvirt domains, in XML. It starts none.
 package domain
 
 import (
@@ -15,16 +15,16 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// Make returns the domain of a VM of a plan: the same machine that package qemu makes of it, as far as
-// libvirt 9.0 can say it. name is the domain's, and region the name of its shared memory. What only a
-// running cluster has (the kernel, exports, links, the agent's port) is left out.
-// It reads nothing of the host. Errors say which part of the plan libvirt cannot carry out.
+// Make returns the domain of a VM of a plan: the same machine as package qemu's, as far as libvirt 9.0 can describe
+// it. name is the domain's name, and region the name of its shared memory. Parts that only a running cluster has (the
+// kernel, exports, links, the agent's port) are omitted. Make reads nothing of the host. The error names the part of
+// the plan that libvirt cannot carry out.
 func Make(name, region string, vm *plan.VM, s backend.Settings) (*libvirtxml.Domain, error) {
 	if err := check(vm, s); err != nil {
 		return nil, fmt.Errorf("VM %s: %w", vm.Name, err)
 	}
 	low := lower.Of(vm)
-	vcpus := uint(max(vm.VCPUs, 2)) // see package qemu's smp: one possible vCPU breaks atomic operations between VMs
+	vcpus := uint(max(vm.VCPUs, 2)) // see smp in package qemu: one possible vCPU breaks atomic operations between VMs
 	d := &libvirtxml.Domain{
 		Type:          "kvm",
 		Name:          name,
@@ -52,12 +52,12 @@ func Make(name, region string, vm *plan.VM, s backend.Settings) (*libvirtxml.Dom
 		d.Features.KVM = &libvirtxml.DomainFeatureKVM{HintDedicated: &libvirtxml.DomainFeatureState{State: "on"}}
 	}
 	if len(vm.EmulatorCPUs) > 0 {
-		// For the disks that an administrator adds: by itself a disk is served by QEMU's main thread.
+		// For disks that an administrator adds: by default QEMU's main thread would serve a disk.
 		d.IOThreads = 1
 	}
 	if low.IOMMU {
 		d.Features.IOAPIC = &libvirtxml.DomainFeatureIOAPIC{Driver: "qemu"}
-		caching := "" // QEMU refuses functions of the host without it
+		caching := "" // QEMU rejects functions of the host without caching
 		if len(vm.Devices) > 0 {
 			caching = "on"
 		}
@@ -72,7 +72,7 @@ func Make(name, region string, vm *plan.VM, s backend.Settings) (*libvirtxml.Dom
 	return d, nil
 }
 
-// check fails for what no domain can be, or libvirt cannot do.
+// check returns an error for a VM that cannot be a domain, or that libvirt does not support.
 func check(vm *plan.VM, s backend.Settings) error {
 	switch {
 	case vm.VCPUs < 1 || vm.Sockets < 1 || vm.Dies < 1 || vm.Cores < 1 || vm.Threads < 1 ||
@@ -91,7 +91,7 @@ func check(vm *plan.VM, s backend.Settings) error {
 	return nil
 }
 
-// Pins is the cputune of a VM: a pin for each vCPU, and where CPUs are kept for them, for QEMU's other
+// Pins returns the cputune element of a VM: a pin for each vCPU, and if CPUs are reserved for them, for QEMU's other
 // threads and the disks' thread. nil: the VM is not pinned.
 func Pins(vm *plan.VM) *libvirtxml.DomainCPUTune {
 	if len(vm.Pins) == 0 && len(vm.EmulatorCPUs) == 0 {
@@ -110,13 +110,13 @@ func Pins(vm *plan.VM) *libvirtxml.DomainCPUTune {
 	return t
 }
 
-// CPU is the cpu element of a VM: the host's model, the topology, the caches, the nodes with their distances. slowStrings
-// is what host.SlowStrings says of the host.
+// CPU returns the cpu element of a VM: the host's model, the topology, the caches, the nodes with their distances.
+// slowStrings is the result of host.SlowStrings.
 func CPU(vm *plan.VM, accel host.Accel, low lower.Machine, slowStrings bool) *libvirtxml.DomainCPU {
 	c := &libvirtxml.DomainCPU{
 		Mode: "host-passthrough", Check: "none", Migratable: "off",
 		Topology: &libvirtxml.DomainCPUTopology{Sockets: vm.Sockets, Dies: vm.Dies, Cores: vm.Cores, Threads: vm.Threads},
-		// QEMU shows a last-level cache for each die.
+		// QEMU presents a last-level cache for each die.
 		Cache: &libvirtxml.DomainCPUCache{Level: 3, Mode: "emulate"},
 	}
 	if vm.VCPUs == 1 {
@@ -133,7 +133,7 @@ func CPU(vm *plan.VM, accel host.Accel, low lower.Machine, slowStrings bool) *li
 		feature("disable", "fsrm")
 	}
 	if accel != host.TCG && (vm.Dies > 1 || vm.Threads > 1) {
-		feature("force", "topoext") // on AMD hosts the leaves that show dies and threads are on request
+		feature("force", "topoext") // AMD hosts provide the leaves that describe dies and threads only on request
 	}
 	if low.PhysBits != 0 {
 		c.MaxPhysAddr = &libvirtxml.DomainCPUMaxPhysAddr{Mode: "emulate", Bits: uint(low.PhysBits)}
@@ -142,8 +142,8 @@ func CPU(vm *plan.VM, accel host.Accel, low lower.Machine, slowStrings bool) *li
 	return c
 }
 
-// Machine names the type of a domain's machine: "q35" for pc-q35-7.2 and its like, "pc" for pc-i440fx-7.2.
-// Others are returned as they are; "" is libvirt's default, pc.
+// Machine returns the type of a domain's machine: "q35" for pc-q35-7.2 and similar, "pc" for pc-i440fx-7.2. Others
+// are returned unchanged; "" is libvirt's default, pc.
 func Machine(d *libvirtxml.Domain) string {
 	name := ""
 	if d.OS != nil && d.OS.Type != nil {
@@ -158,7 +158,7 @@ func Machine(d *libvirtxml.Domain) string {
 	return name
 }
 
-// list writes CPUs or nodes as libvirt takes them.
+// list formats CPUs or nodes for libvirt.
 func list(ids []int) string {
 	sorted := slices.Clone(ids)
 	slices.Sort(sorted)

@@ -17,13 +17,13 @@ import (
 	"nearmetal/test/plans"
 )
 
-// Each plan that package plan keeps a golden file of has its domains in one here. All of them are valid by
+// TestGolden compares the domains of each plan that package plan keeps a golden file of, and validates them with
 // libvirt's own schema.
 func TestGolden(t *testing.T) {
 	for _, file := range plans.Files(t, "../../plan") {
 		name := plans.Name(file)
 		if name == "grace" {
-			continue // no x86-64 host
+			continue // not an x86-64 host
 		}
 		t.Run(name, func(t *testing.T) {
 			p, _ := plans.Make(t, file)
@@ -58,7 +58,7 @@ func validate(t *testing.T, domains []File) {
 	}
 }
 
-// What package qemu keeps golden files of beside plans: regions, dies, wide addresses, TCG.
+// TestShapes covers what package qemu keeps golden files of in addition to plans: regions, dies, wide addresses, TCG.
 func TestShapes(t *testing.T) {
 	vm := func(vcpus int) plan.VM {
 		return plan.VM{Name: "vm0", Host: "h", VCPUs: vcpus, Sockets: 1, Dies: 1, Cores: vcpus, Threads: 1, MemoryBytes: 2 << 30}
@@ -106,7 +106,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// What libvirt cannot carry out is one line.
+// TestRefused: a plan that libvirt cannot carry out is a one-line error.
 func TestRefused(t *testing.T) {
 	good := plan.VM{Name: "vm0", VCPUs: 2, Sockets: 1, Dies: 1, Cores: 2, Threads: 1, MemoryBytes: 2 << 30}
 	bad := func(change func(*plan.VM)) plan.VM { v := good; change(&v); return v }
@@ -140,8 +140,8 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// A device that comes to a domain with an expander gets one of its own, with another bus number. A network card that is a
-// VF is moved, and not added again. A larger window stays.
+// TestAddDevicesAgain: a device added to a domain with an expander gets an expander of its own, with another bus
+// number. A network card that is a VF is moved, and not added again. A larger window stays.
 func TestAddDevicesAgain(t *testing.T) {
 	d := &libvirtxml.Domain{}
 	if err := d.Unmarshal(`<domain type='kvm'><devices><controller type='pci' index='0' model='pcie-root'><pcihole64 unit='KiB'>4294967296</pcihole64></controller>

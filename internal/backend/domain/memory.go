@@ -8,14 +8,13 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// Backing is what the memory of a VM comes from: huge pages of the cells that the plan says, not merged with
-// others', and taken before the guest runs. A pool that is too small must be found out then, not by a SIGBUS
-// in the middle of a job.
+// Backing returns the memoryBacking element of a VM: huge pages of the cells as planned, not merged with other VMs',
+// and allocated before the guest runs. A pool that is too small must be detected then, not by a SIGBUS during a job.
 func Backing(vm *plan.VM) *libvirtxml.DomainMemoryBacking {
 	b := &libvirtxml.DomainMemoryBacking{MemoryNosharepages: &libvirtxml.DomainMemoryNosharepages{}}
 	var pages []libvirtxml.DomainMemoryHugepage
 	threads := uint(1)
-	at := map[uint64]int{} // page size → place in pages
+	at := map[uint64]int{} // page size → index in pages
 	nodes := map[uint64][]int{}
 	for _, n := range vm.Nodes {
 		if n.PageBytes <= 4096 {
@@ -35,14 +34,14 @@ func Backing(vm *plan.VM) *libvirtxml.DomainMemoryBacking {
 		pages[k].Nodeset = list(nodes[size])
 	}
 	b.MemoryHugePages = &libvirtxml.DomainMemoryHugepages{Hugepages: pages}
-	// No hugetlbfs needs to be mounted for a memfd.
+	// A memfd needs no mounted hugetlbfs.
 	b.MemorySource = &libvirtxml.DomainMemorySource{Type: "memfd"}
 	b.MemoryAccess = &libvirtxml.DomainMemoryAccess{Mode: "shared"}
 	b.MemoryAllocation = &libvirtxml.DomainMemoryAllocation{Mode: "immediate", Threads: threads}
 	return b
 }
 
-// Binding is the numatune of a VM: each cell's memory on its host nodes, and no other. nil: nothing is bound.
+// Binding returns the numatune element of a VM: each cell's memory on its host nodes only. nil: nothing is bound.
 func Binding(vm *plan.VM) *libvirtxml.DomainNUMATune {
 	t := &libvirtxml.DomainNUMATune{}
 	var all []int
@@ -52,7 +51,7 @@ func Binding(vm *plan.VM) *libvirtxml.DomainNUMATune {
 		}
 		mode := "strict"
 		if len(n.HostNodes) > 1 {
-			mode = "interleave" // over these, and no other
+			mode = "interleave" // over these nodes only
 		}
 		t.MemNodes = append(t.MemNodes, libvirtxml.DomainNUMATuneMemNode{CellID: uint(n.ID), Mode: mode, Nodeset: list(n.HostNodes)})
 		all = append(all, n.HostNodes...)
@@ -60,12 +59,12 @@ func Binding(vm *plan.VM) *libvirtxml.DomainNUMATune {
 	if len(all) == 0 {
 		return nil
 	}
-	// What QEMU itself needs: page tables, buffers.
+	// The memory that QEMU itself needs: page tables, buffers.
 	t.Memory = &libvirtxml.DomainNUMATuneMemory{Mode: "strict", Nodeset: list(all)}
 	return t
 }
 
-// cells are the guest's nodes; nil: one, not described.
+// cells returns the guest's nodes; nil: a single node, not described.
 func cells(vm *plan.VM) *libvirtxml.DomainNuma {
 	if len(vm.Nodes) == 0 {
 		return nil
@@ -75,7 +74,7 @@ func cells(vm *plan.VM) *libvirtxml.DomainNuma {
 		n := &vm.Nodes[i]
 		cpus := n.VCPUs
 		if i == 0 && vm.VCPUs == 1 {
-			cpus = []int{0, 1} // the possible vCPU that is not there needs a cell too
+			cpus = []int{0, 1} // the possible vCPU that is not present also needs a cell
 		}
 		id := uint(n.ID)
 		c := libvirtxml.DomainCell{ID: &id, CPUs: list(cpus), Memory: uint(n.MemoryBytes >> 10), Unit: "KiB"}

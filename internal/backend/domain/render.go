@@ -11,7 +11,7 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// note stands in each domain that is shown for a plan.
+// note is the comment in each domain that is rendered for a plan.
 const note = `<!-- What the plan decides for %s on %s. Add what the guest starts from (a disk, or a kernel) and its network.
      The CPUs, nodes and huge pages are those of that host. -->
 `
@@ -22,8 +22,8 @@ type File struct {
 	XML  string
 }
 
-// Files returns the domains of a plan's VMs, in their order; they are for x86-64 hosts. Their names are the cluster's and the VM's, as
-// the region's is.
+// Files returns the domains of a plan's VMs, in their order, for x86-64 hosts. They are named after the cluster and
+// the VM, and the region likewise.
 func Files(p *plan.Plan, s backend.Settings) ([]File, error) {
 	prefix := ""
 	if p.Cluster != "" {
@@ -63,7 +63,7 @@ func Render(w io.Writer, p *plan.Plan, s backend.Settings) error {
 	return nil
 }
 
-// Marshal writes a domain's XML, with the end of its last line.
+// Marshal returns a domain's XML, with a final newline.
 func Marshal(d *libvirtxml.Domain) (string, error) {
 	text, err := d.Marshal()
 	if err != nil {
@@ -77,7 +77,7 @@ func Marshal(d *libvirtxml.Domain) (string, error) {
 	return b.String(), nil
 }
 
-// short writes an element without content as libvirt does: <acpi/>.
+// short rewrites an element without content as libvirt does: <acpi/>.
 func short(line string) string {
 	open, end, ok := strings.Cut(line, "></")
 	name, _, _ := strings.Cut(strings.TrimLeft(open, " <"), " ")

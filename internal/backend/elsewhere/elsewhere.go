@@ -1,7 +1,7 @@
-// Package elsewhere is for backends that are in another program than this one: what starts too slowly, or is too large,
-// to be in nearmetal itself. The other program has the same commands, and stands beside this one. Where such a backend is
-// needed, this process becomes the other: same arguments, same standard streams, same process number. That happens before
-// anything was made or changed.
+// Package elsewhere serves backends that are in another program, because they start too slowly, or are too large, for
+// nearmetal itself. The other program has the same commands and is installed in the same directory. If such a backend
+// is needed, this process executes the other program: same arguments, same standard streams, same PID. That happens
+// before anything is made or changed.
 package elsewhere
 
 import (
@@ -20,14 +20,14 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// varBecame names the program that a process has become, so that a program without the backend does not become itself
-// for ever. Began takes it away again.
+// varBecame names the program that a process has become, so that a program without the backend does not execute
+// itself forever. Began unsets it.
 const varBecame = "NEARMETAL_BECAME"
 
-// programs are those of the backends, by scheme.
+// programs are the backends' programs, by scheme.
 var programs = map[string]string{}
 
-// Register says that the backend is in program, and hosts in files with this suffix are read by it, too ("": none are).
+// Register states that the backend is in program, and that program also reads files with this suffix ("": none).
 func Register(scheme, program, suffix string) {
 	programs[scheme] = program
 	backend.Register(scheme, func(string) (backend.Driver, error) { return driver{program}, nil })
@@ -39,13 +39,13 @@ func Register(scheme, program, suffix string) {
 // Began is called by the other program at its start.
 func Began() { os.Unsetenv(varBecame) }
 
-// consumed is what was read of standard input so far; nil: nothing.
+// consumed is the standard input read so far; nil: nothing.
 var consumed []byte
 
-// Consumed notes what was read of standard input: the other program begins with it, whatever needs that program.
+// Consumed records the standard input read so far: the other program's input begins with it.
 func Consumed(stdin []byte) { consumed = stdin }
 
-// Needed becomes the program of the backend called name, if that is in another.
+// Needed executes the program of the backend called name, if it is in another program.
 func Needed(name string) error {
 	if p := programs[backend.Scheme(name)]; p != "" {
 		return Become(p)
@@ -53,14 +53,15 @@ func Needed(name string) error {
 	return nil
 }
 
-// Become makes this process the program of that name. It returns only if that fails.
+// Become replaces this process by the named program. It returns only if that fails.
 func Become(program string) error {
 	path, err := find(program)
 	if err != nil {
 		return err
 	}
 	if self, err := os.Executable(); err != nil || filepath.Base(self) != "nearmetal" {
-		return fmt.Errorf("%s does what nearmetal does, and this is %s", program, filepath.Base(self)) // its arguments are others
+		// Another program's arguments are different ones.
+		return fmt.Errorf("%s does what nearmetal does, and this is %s", program, filepath.Base(self))
 	}
 	if os.Getenv(varBecame) == program {
 		return fmt.Errorf("%s: this program was built without its backend: make builds it", path)
@@ -76,7 +77,7 @@ func Become(program string) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// find finds a program beside this one, or in PATH.
+// find finds a program in the directory of this one, or in PATH.
 func find(program string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -95,7 +96,7 @@ func find(program string) (string, error) {
 	return "", fmt.Errorf("%s is needed for this, and is neither in %s nor in PATH: make install puts it beside nearmetal", program, filepath.Dir(self))
 }
 
-// again has standard input begin with what was read of it: the file that it was is at its end.
+// again makes standard input begin with stdin, which was read from it: the original file is at its end.
 func again(stdin []byte) error {
 	fd, err := unix.MemfdCreate("stdin", 0)
 	if err != nil {
@@ -110,7 +111,7 @@ func again(stdin []byte) error {
 	return unix.Dup3(fd, 0, 0)
 }
 
-// driver stands for one that is elsewhere. Whatever is asked of it makes this process the other program.
+// driver represents one that is in another program. Each call makes this process the other program.
 type driver struct{ program string }
 
 func (d driver) Probe(context.Context, *spec.Cluster) (*backend.Probed, error) {
@@ -123,14 +124,14 @@ func (d driver) Start(context.Context, backend.Request) (backend.Instance, error
 	return nil, Become(d.program)
 }
 
-// Attach is called by a sweep, with which commands begin; the other program sweeps anew.
+// Attach is called by a sweep, with which commands begin; the other program sweeps again.
 func (d driver) Attach(context.Context, backend.Ref) (backend.Instance, error) {
 	return nil, Become(d.program)
 }
 
 func (d driver) Close() error { return nil }
 
-// Version says where the backend is.
+// Version returns the place of the backend.
 func (d driver) Version(context.Context) (string, error) {
 	path, err := find(d.program)
 	if err != nil {

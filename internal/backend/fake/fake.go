@@ -1,9 +1,9 @@
-// Package fake is a backend without VMs, for tests of the life of a cluster: each of its "VMs" is the
-// guest's agent as a process of this host, with a /run of its own. It comes up in milliseconds, and
-// fails in the ways that its Options say.
+// Package fake is a backend without VMs, for tests of the life of a cluster: each of its "VMs" is the guest's agent
+// as a process of this host, with a /run of its own. It starts in milliseconds, and fails in the ways that its
+// Options select.
 //
-// It keeps a file for each VM in a directory, as a hypervisor keeps objects: what is in there after
-// a cluster's end has been left behind.
+// It keeps a file for each VM in a directory, as a hypervisor keeps objects: files left there after a cluster's end
+// reveal a leak.
 package fake
 
 import (
@@ -33,16 +33,16 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// Options of a driver. They are all in its name, so that another process can open the same.
+// Options of a driver. All are part of its name, so that another process can open the same driver.
 type Options struct {
-	Dir      string        // with a file for each VM that was made and not removed
+	Dir      string        // has a file for each VM that was made and not removed
 	Survives bool          // VMs outlive their owner
-	Lacks    []backend.Cap // of the capabilities that it has else
-	Refuse   string        // a VM whose Start fails when its process is there already
-	Mute     string        // a VM whose agent says nothing
-	OwnDisk  bool          // the VMs can start from a disk of the driver's
-	Network  bool          // the VMs have a network of the driver's own: 192.0.2.0/24, from 192.0.2.10 on
-	Hosts    string        // a captured host on which the VMs are to be (topology.Open); "": this one
+	Lacks    []backend.Cap // capabilities removed from its usual ones
+	Refuse   string        // VM whose Start fails after its process was started
+	Mute     string        // VM whose agent does not answer
+	OwnDisk  bool          // the VMs can boot from a disk of the driver
+	Network  bool          // the VMs have a network of the driver: 192.0.2.0/24, from 192.0.2.10 on
+	Hosts    string        // captured host for the VMs (topology.Open); "": this host
 }
 
 // Name is the name by which backend.Open makes the driver.
@@ -83,7 +83,7 @@ type driver struct {
 	o    Options
 }
 
-// Probe returns what the Options leave of all capabilities but a kernel and a region.
+// Probe returns all capabilities but a kernel and a region, less those that the Options remove.
 func (d *driver) Probe(context.Context, *spec.Cluster) (*backend.Probed, error) {
 	has := func(c backend.Cap) bool { return !slices.Contains(d.o.Lacks, c) }
 	c := backend.Caps{
@@ -105,10 +105,10 @@ func (d *driver) Probe(context.Context, *spec.Cluster) (*backend.Probed, error) 
 	return &backend.Probed{Caps: c, Accel: host.TCG}, nil
 }
 
-// netID is the id of the network's file.
+// netID is the ID of the network's file.
 const netID = "00000000000000ff"
 
-// Network makes the driver's network, as a file of its own, recorded before it is made.
+// Network makes the driver's network, as a file, recorded before it is made.
 func (d *driver) Network(_ context.Context, vms []string, _ spec.Network, record func(backend.Ref) error) ([]backend.Card, error) {
 	if err := record(backend.Ref{Driver: d.name, What: "fake network", ID: map[string]string{"id": netID}}); err != nil {
 		return nil, err
@@ -130,18 +130,18 @@ func (d *driver) Hosts(context.Context) ([]topology.Host, error) {
 	return []topology.Host{*h}, nil
 }
 
-// Check takes every VM.
+// Check accepts every VM.
 func (d *driver) Check(plan.VM, backend.Settings) error { return nil }
 
 func (d *driver) Close() error { return nil }
 
-// object is what the file of a VM says: its process, once there is one.
+// object is the content of a VM's file: its process, once it is started.
 type object struct {
 	PID   int    `json:"pid"`
 	Start string `json:"start"`
 }
 
-// path is that of a VM's file; an id that is none of ours has none.
+// path returns the path of a VM's file; it fails for an ID that the driver did not make.
 func (d *driver) path(id string) (string, error) {
 	if !regexp.MustCompile(`^[0-9a-f]{16}$`).MatchString(id) {
 		return "", fmt.Errorf("%.40q is not a VM", id)
@@ -149,8 +149,8 @@ func (d *driver) path(id string) (string, error) {
 	return filepath.Join(d.o.Dir, id), nil
 }
 
-// Start chooses the VM's identity, records it, makes its file, and then its process, which waits
-// until its number is in the file: there is no moment at which the record does not lead to all.
+// Start chooses the VM's identity, records it, makes its file, and then its process, which waits until its PID is in
+// the file. At every moment the record refers to everything that exists.
 func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance, error) {
 	fail := func(err error) (backend.Instance, error) { return nil, fmt.Errorf("VM %s: %w", r.VM.Name, err) }
 	var b [8]byte
@@ -204,13 +204,12 @@ func (d *driver) Attach(_ context.Context, r backend.Ref) (backend.Instance, err
 	return a, err
 }
 
-// Deny is the file in Options.Dir that makes every Kill fail while it is there: a hypervisor that
-// does not answer.
+// Deny is the file in Options.Dir that makes every Kill fail while it exists: a hypervisor that does not answer.
 const Deny = "deny"
 
 var errDenied = errors.New("the hypervisor does not answer")
 
-// denied says whether Deny is there.
+// denied reports whether Deny exists.
 func (d *driver) denied() error {
 	if _, err := os.Stat(filepath.Join(d.o.Dir, Deny)); err == nil {
 		return errDenied
@@ -225,7 +224,7 @@ type attached struct {
 	p   *process.Process // nil: it has ended
 }
 
-// Kill ends the VM's process group, and removes its file.
+// Kill ends the VM's process group and removes its file.
 func (a *attached) Kill(ctx context.Context) error {
 	if err := a.d.denied(); err != nil {
 		return err
@@ -241,14 +240,14 @@ func (a *attached) Kill(ctx context.Context) error {
 	return os.Remove(a.path)
 }
 
-// program is the agent's, in a file without a name.
+// program is the agent's program, in a file without a name.
 var program struct {
 	once sync.Once
 	file *os.File
 	err  error
 }
 
-// agentFile returns the agent's program; it fails where nearmetal was not built.
+// agentFile returns the agent's program; it fails if nearmetal was not built.
 func agentFile() (*os.File, error) {
 	program.once.Do(func() {
 		b, err := image.Agent()
@@ -267,12 +266,12 @@ func agentFile() (*os.File, error) {
 	return program.file, program.err
 }
 
-// ErrUser says that an ordinary user cannot have fake VMs: in a VM the agent is root, and files are
-// pushed to it as such.
+// ErrUser reports that an ordinary user cannot have fake VMs: in a VM the agent is root, and files are pushed to it
+// as root.
 var ErrUser = errors.New("fake VMs need root")
 
-// Works says why the driver cannot start VMs on this machine (ErrUser, or nearmetal was not built); nil:
-// it can.
+// Works returns the reason why the driver cannot start VMs on this machine (ErrUser, or nearmetal was not built), or
+// nil.
 func Works() error {
 	if os.Getuid() != 0 {
 		return ErrUser

@@ -22,8 +22,8 @@ import (
 	"nearmetal/internal/sockpair"
 )
 
-// The VM's process: descriptor 3 is its channel, 4 the agent's program, 5 says when to begin (and
-// with its end, that nobody will). The agent's /run is not this host's.
+// script runs the VM's process: descriptor 3 is its channel, 4 the agent's program, 5 signals when to begin (end of
+// file: not at all). The agent's /run is not this host's.
 const script = `read go <&5 || exit 1
 exec 5<&-
 mount -t tmpfs run /run && mkdir /run/nearmetal || exit 1
@@ -42,13 +42,13 @@ type instance struct {
 	channel net.Conn
 
 	mu     sync.Mutex
-	handed bool // the channel is the caller's
+	handed bool // the caller owns the channel
 	killed bool
 	done   chan struct{}
 	err    error // valid when done is closed
 }
 
-// start starts the process, puts its number into the VM's file, and lets it begin.
+// start starts the process, writes its PID into the VM's file, and lets it begin.
 func (i *instance) start(name string) error {
 	agent, err := agentFile()
 	if err != nil {
@@ -105,7 +105,8 @@ func (i *instance) start(name string) error {
 	return err
 }
 
-// spawn starts the process on a thread that lives as long as it: PDEATHSIG is the thread's end.
+// spawn starts the process on a thread that lives as long as the process, because PDEATHSIG is sent when the thread
+// ends.
 func (i *instance) spawn() error {
 	started := make(chan error)
 	go func() {
@@ -177,7 +178,7 @@ func (i *instance) signal(s unix.Signal) error {
 	return unix.Kill(-i.PID(), s)
 }
 
-// Kill ends the process, and removes the VM's file.
+// Kill ends the process and removes the VM's file.
 func (i *instance) Kill(context.Context) error {
 	if err := i.d.denied(); err != nil {
 		return err
@@ -187,7 +188,7 @@ func (i *instance) Kill(context.Context) error {
 	handed := i.handed
 	i.mu.Unlock()
 	select {
-	case <-i.done: // its number may be another's by now
+	case <-i.done: // its PID may be another process's by now
 	default:
 		i.signal(unix.SIGKILL)
 		<-i.done

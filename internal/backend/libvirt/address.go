@@ -7,8 +7,8 @@ import (
 	"nearmetal/internal/backend/libvirt/daemon"
 )
 
-// parse reads a backend's name: libvirt, libvirt:///session, libvirt:qemu:///system; backend.Open passes
-// qemu:///session on, too.
+// parse parses a backend's name: libvirt, libvirt:///session, libvirt:qemu:///system; backend.Open also passes
+// qemu:///session.
 func parse(name string) (daemon.Address, error) {
 	own := strings.TrimPrefix(name, "libvirt:")
 	switch {
@@ -27,5 +27,5 @@ func parse(name string) (daemon.Address, error) {
 	return a, nil
 }
 
-// nameOf is the name by which any process opens the same.
+// nameOf returns the name by which any process opens the same daemon.
 func nameOf(a daemon.Address) string { return "libvirt:" + a.String() }

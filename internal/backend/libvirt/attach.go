@@ -16,8 +16,8 @@ import (
 
 var uuidForm = lazyregexp.New(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// Attach finds a domain by the UUID that was chosen for it. Where no libvirtd answers, a domain is its QEMU or
-// nothing: a daemon that starts later forgets a domain without a QEMU.
+// Attach finds a domain by its UUID. If no libvirtd answers, a domain exists only as its QEMU: a daemon that starts
+// later forgets a domain without a QEMU.
 func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, error) {
 	if !uuidForm().MatchString(r.ID[keyUUID]) {
 		return nil, fmt.Errorf("%.60q is not a UUID of a domain", r.ID[keyUUID])
@@ -47,16 +47,16 @@ func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, e
 	return &attached{d: d, ref: r, p: p, done: make(chan struct{})}, nil
 }
 
-// qemu returns the process of the domain of a Ref; nil: there is none. The caller closes it.
+// qemu returns the process of the domain of a Ref; nil: none. The caller closes it.
 func (d *driver) qemu(r backend.Ref) (*process.Process, error) {
 	return d.address.FindQEMU(r.ID[keyName], daemon.UUID(r.ID[keyUUID]))
 }
 
-// killWait is how long a process may take to end after SIGKILL.
+// killWait is the time that a process may need to end after SIGKILL.
 const killWait = 10 * time.Second
 
-// end ends the domain of a Ref, whatever of it is there: by libvirtd, or where none answers by its QEMU's process p
-// (nil: not known). It returns when both are gone.
+// end ends the domain of a Ref and its process, by libvirtd, or if none answers by its QEMU's process p (nil: not
+// known). It returns when both are gone.
 func (d *driver) end(ctx context.Context, r backend.Ref, p *process.Process) error {
 	var none *daemon.NoDaemon
 	err := endDomain(ctx, d.connect, r.ID[keyUUID])
@@ -73,12 +73,12 @@ func (d *driver) end(ctx context.Context, r backend.Ref, p *process.Process) err
 		}
 		defer p.Close()
 	}
-	// A daemon that has ended the domain has ended its process; one that has forgotten it, or is not there, has not.
+	// A daemon that has ended the domain has ended its process; one that has forgotten it, or does not run, has not.
 	_, err = p.Kill(killWait)
 	return err
 }
 
-// endDomain asks libvirtd; nil where it knows of no such domain.
+// endDomain has libvirtd end a domain; nil if it knows no such domain.
 func endDomain(ctx context.Context, dial func(context.Context) (*daemon.Conn, error), uuid string) error {
 	c, err := dial(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func endDomain(ctx context.Context, dial func(context.Context) (*daemon.Conn, er
 	return c.Destroy(ctx, x)
 }
 
-// attached is a domain whose owner is gone: it can be ended.
+// attached is a domain whose owner is gone; it can be ended.
 type attached struct {
 	d    *driver
 	ref  backend.Ref

@@ -16,25 +16,25 @@ import (
 	"nearmetal/internal/host"
 )
 
-// The oldest that the domains are made for: what package domain writes, and QEMU's -netdev stream.
+// The oldest supported versions: they support what package domain writes, and QEMU's -netdev stream.
 const (
 	oldestDaemon = 9_000_000
 	oldestQEMU   = 7_002_000
 )
 
-// version writes a version of libvirt's.
+// version formats a libvirt version.
 func version(v uint64) string { return fmt.Sprintf("%d.%d.%d", v/1_000_000, v/1000%1000, v%1000) }
 
-// found is what a daemon and its QEMU can do.
+// found is the capabilities of a daemon and its QEMU.
 type found struct {
 	daemon, qemu uint64
 	emulator     string // path of QEMU
-	devices      string // what QEMU lists as its devices, and as its networks
+	devices      string // QEMU's lists of devices and of networks
 	netdevs      string
-	qboot        string // path of the small firmware; "": there is none
+	qboot        string // path of the small firmware; "": not installed
 }
 
-// find asks the daemon, and its QEMU. emulator is the QEMU that the cluster file names; "": libvirt's choice.
+// find queries the daemon and its QEMU. emulator is the QEMU that the cluster file names; "": libvirt's choice.
 func find(ctx context.Context, c *daemon.Conn, emulator string, accel host.Accel) (found, error) {
 	var f found
 	var err error
@@ -68,7 +68,7 @@ func find(ctx context.Context, c *daemon.Conn, emulator string, accel host.Accel
 	return f, f.ask(ctx)
 }
 
-// ask has QEMU list what it has: libvirt says of few devices whether they are there.
+// ask has QEMU list its devices, because libvirt reports only few of them.
 func (f *found) ask(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var errs [3]error
@@ -111,7 +111,7 @@ func (f *found) hasNetdev(name string) bool {
 	return strings.Contains("\n"+f.netdevs+"\n", "\n"+name+"\n")
 }
 
-// kindOf is the type of a domain.
+// kindOf returns the type of a domain.
 func kindOf(a host.Accel) string {
 	if a == host.KVM {
 		return "kvm"
@@ -119,7 +119,7 @@ func kindOf(a host.Accel) string {
 	return "qemu"
 }
 
-// caps is that in the words that all backends share. The user's own daemon has the user's rights, and no more.
+// caps translates them to the capabilities that all backends share. The user's own daemon has only the user's rights.
 func (f *found) caps(a daemon.Address) backend.Caps {
 	why := map[backend.Cap]string{
 		backend.CapVirtiofs: "libvirt shows a directory by virtiofs for writing only before 11.0: say files: 9p",

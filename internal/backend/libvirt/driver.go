@@ -1,5 +1,5 @@
-// Package libvirt carries a plan out with transient domains of a libvirtd of this host: the host's, or the user's
-// own. They are seen in virsh, virt-manager and Cockpit, and are the same machines as package qemu's.
+// Package libvirt carries out a plan with transient domains of a libvirtd of this host: the host's, or the user's
+// own. They are visible in virsh, virt-manager and Cockpit, and are the same machines as package qemu's.
 package libvirt
 
 import (
@@ -29,7 +29,7 @@ func init() {
 	})
 }
 
-// driver makes domains over one connection, with whose end they end.
+// driver makes domains over one connection; they end with it.
 type driver struct {
 	address daemon.Address
 	found   found // by Probe
@@ -39,7 +39,7 @@ type driver struct {
 	watched map[daemon.UUID]*instance
 }
 
-// connect returns the driver's connection: a new one where the last has ended, as after a restart of the daemon.
+// connect returns the driver's connection, or a new one if the last has ended, as after a restart of the daemon.
 func (d *driver) connect(ctx context.Context) (*daemon.Conn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,7 +74,7 @@ func (d *driver) gone() <-chan struct{} {
 	return none
 }
 
-// ended passes on what libvirtd says of a domain's end.
+// ended passes on libvirtd's report of a domain's end.
 func (d *driver) ended(id daemon.UUID, how daemon.End) {
 	d.mu.Lock()
 	i := d.watched[id]
@@ -84,7 +84,7 @@ func (d *driver) ended(id daemon.UUID, how daemon.End) {
 	}
 }
 
-// Probe finds what the daemon and its QEMU can do.
+// Probe detects the capabilities of the daemon and its QEMU.
 func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, error) {
 	var accel host.Accel
 	var notice string
@@ -116,13 +116,13 @@ func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, e
 	return p, nil
 }
 
-// Check makes the VM's domain, and throws it away.
+// Check makes the VM's domain and discards it.
 func (d *driver) Check(vm plan.VM, s backend.Settings) error {
 	_, err := d.machine(vm, s, nameless, places{owner: os.Getpid()})
 	return err
 }
 
-// Version is that of the daemon, and of its QEMU.
+// Version returns the versions of the daemon and of its QEMU.
 func (d *driver) Version(ctx context.Context) (string, error) {
 	c, err := daemon.Reach(ctx, d.address)
 	if err != nil {

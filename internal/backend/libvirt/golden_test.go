@@ -19,7 +19,8 @@ func vmOf(vcpus int) plan.VM {
 	return plan.VM{Name: "vm0", VCPUs: vcpus, Sockets: 1, Dies: 1, Cores: vcpus, Threads: 1, MemoryBytes: 2 << 30}
 }
 
-// The domains of VMs, each valid by libvirt's own schema. The sockets and this process stand for those of a cluster.
+// TestGolden compares the domains of VMs, each valid by libvirt's own schema. The sockets and the PID in them are
+// replaced by fixed values.
 func TestGolden(t *testing.T) {
 	pinned := vmOf(2)
 	pinned.Pins, pinned.EmulatorCPUs = [][]int{{2}, {3}}, []int{0}
@@ -54,7 +55,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The user who runs the test is in it.
+			// The domain contains the user who runs the test.
 			text = strings.Replace(text, labelOf(), "+1000:+1000", 1)
 			golden.Check(t, "testdata/golden/"+c.name+".xml", text)
 			if _, err := exec.LookPath("virt-xml-validate"); err != nil {
@@ -71,7 +72,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// What a domain cannot have is an error before anything is made.
+// TestRefused: a setting that a domain cannot have is an error before anything is made.
 func TestRefused(t *testing.T) {
 	d := &driver{}
 	for want, s := range map[string]backend.Settings{
@@ -129,7 +130,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What a QEMU lacks is missing in the caps, with a reason.
+// TestCaps: a feature that a QEMU lacks is missing in the caps, with a reason.
 func TestCaps(t *testing.T) {
 	all := found{emulator: "/q", devices: `name "virtio-9p-pci", bus PCI` + "\n" + `name "ivshmem-plain"` + "\n" + `name "nvdimm"` + "\n" + `name "vfio-pci"`, netdevs: "Available:\nstream\nuser\nhubport\n"}
 	c := all.caps(daemon.Address{})

@@ -25,15 +25,15 @@ type instance struct {
 	conns   map[string]*net.UnixConn
 	process *process.Process // QEMU's, once it has connected
 	done    chan struct{}
-	heard   chan struct{} // closed when libvirtd has said how the domain ended
+	heard   chan struct{} // closed when libvirtd has reported how the domain ended
 	once    sync.Once     // of heard
-	stated  chan struct{} // closed when QEMU has said why its machine stopped
+	stated  chan struct{} // closed when QEMU has reported why its machine stopped
 	saidWhy sync.Once     // of stated
 
 	mu     sync.Mutex
-	domain *daemon.Domain // nil: libvirtd has not said that it is made
+	domain *daemon.Domain // nil: libvirtd has not reported its creation
 	killed bool           // by Kill
-	handed bool           // the agent's connection is the caller's
+	handed bool           // the caller owns the agent's connection
 	how    daemon.End     // valid when heard is closed
 	why    string         // QEMU's own reason for its shutdown
 	err    error          // valid when done is closed
@@ -55,8 +55,8 @@ func (i *instance) Agent(context.Context) (io.ReadWriteCloser, error) {
 	return &carrier{i.conns[socketAgent], i.done, i.process}, nil
 }
 
-// carrier is the agent's connection. When QEMU ends, it ends only once it is known how: else who reads it would
-// report the break of the connection, which says less.
+// carrier is the agent's connection. After QEMU's end its reader gets an error only when the cause is known, because
+// a broken connection would be a less precise report.
 type carrier struct {
 	*net.UnixConn
 	ended   <-chan struct{}
@@ -78,7 +78,7 @@ func (c *carrier) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// said notes what libvirtd says of the end.
+// said records libvirtd's report of the end.
 func (i *instance) said(how daemon.End) {
 	i.once.Do(func() {
 		i.mu.Lock()
@@ -88,7 +88,7 @@ func (i *instance) said(how daemon.End) {
 	})
 }
 
-// reason notes what QEMU says of its shutdown.
+// reason records QEMU's reason for its shutdown.
 func (i *instance) reason(why string) {
 	i.saidWhy.Do(func() {
 		i.mu.Lock()
@@ -98,22 +98,23 @@ func (i *instance) reason(why string) {
 	})
 }
 
-// How long libvirtd may take, after QEMU's end, to say how that was, and QEMU's own reason to come after that. A daemon
-// that is asked by others at the same time answers late.
+// Bounds of the time after QEMU's end until libvirtd reports how it ended, and after that until QEMU's own reason
+// arrives. A busy daemon answers late.
 const (
 	daemonWords = 30 * time.Second
 	lastWords   = 5 * time.Second
 )
 
-// watch waits for QEMU's end, whoever brings it about: the process is watched, not the daemon, which may be restarted.
+// watch waits for QEMU's end, whatever its cause: it watches the process, not the daemon, which may be restarted.
 func (i *instance) watch() {
 	i.process.Wait()
 	i.hear(i.d.gone(), daemonWords, lastWords)
 	i.finish()
 }
 
-// hear waits until all is known of how the VM ended: while the daemon has not gone, for so long, and then for QEMU's
-// reason. The two words come in any order. Where libvirtd calls the end a shutdown, QEMU says whose.
+// hear waits until the cause of the VM's end is known: at most answer, and no longer than the daemon lives, for
+// libvirtd's report, then at most qemu for QEMU's reason. The reports arrive in any order. If libvirtd reports a
+// shutdown, QEMU's reason states who requested it.
 func (i *instance) hear(gone <-chan struct{}, answer, qemu time.Duration) {
 	select {
 	case <-i.heard:
@@ -137,7 +138,7 @@ func (i *instance) hear(gone <-chan struct{}, answer, qemu time.Duration) {
 	}
 }
 
-// finish says that the VM has ended.
+// finish marks the VM as ended.
 func (i *instance) finish() {
 	i.d.mu.Lock()
 	delete(i.d.watched, daemon.UUID(i.ref.ID[keyUUID]))
@@ -148,7 +149,7 @@ func (i *instance) finish() {
 	close(i.done)
 }
 
-// verdict says what ended the VM. i.mu is held.
+// verdict returns what ended the VM. i.mu is held.
 func (i *instance) verdict() error {
 	select {
 	case <-i.heard:
@@ -163,7 +164,7 @@ func (i *instance) verdict() error {
 		return nil
 	case i.why == "guest-reset" || i.why == "guest-panic":
 		return backend.ErrReset
-	// libvirtd calls it a shutdown too where it sees QEMU's end before it has noted who asked for it.
+	// libvirtd also reports a shutdown if it notices QEMU's end before it has recorded who requested it.
 	case i.how == daemon.EndDestroyed, i.why == "host-signal", i.why == "host-qmp-quit":
 		return errors.New("somebody ended its domain (virsh destroy)")
 	case i.how == daemon.EndShutdown:
@@ -174,7 +175,7 @@ func (i *instance) verdict() error {
 	return errors.New("its domain was migrated or saved")
 }
 
-// with does what f says over the driver's connection: a new one where the daemon was restarted.
+// with calls f with the driver's connection, a new one if the daemon was restarted.
 func (i *instance) with(ctx context.Context, f func(*daemon.Conn, *daemon.Domain) error) error {
 	c, err := i.d.connect(ctx)
 	if err != nil {
@@ -201,8 +202,8 @@ func (i *instance) Resume(ctx context.Context) error {
 	})
 }
 
-// blame notes that this driver ends the VM, unless it ends by itself: a cluster kills each of its VMs when it has lost the
-// agent of one, whose QEMU may have been killed by somebody else.
+// blame records that this driver ends the VM, unless the VM has already ended: a cluster kills all of its VMs when it
+// has lost the agent of one, whose QEMU another user may have killed.
 func (i *instance) blame() {
 	if i.process != nil && i.process.Ending() {
 		return
@@ -212,7 +213,7 @@ func (i *instance) blame() {
 	i.mu.Unlock()
 }
 
-// Kill ends the domain, and returns when libvirtd knows of none any more.
+// Kill ends the domain, and returns when libvirtd no longer knows it.
 func (i *instance) Kill(ctx context.Context) error {
 	i.blame()
 	if err := i.d.end(ctx, i.ref, i.process); err != nil {

@@ -12,7 +12,7 @@ import (
 	"nearmetal/internal/process"
 )
 
-// What a user reads of a VM's end, for what libvirtd and QEMU say of it.
+// TestVerdict compares the error for a VM's end with the reports of libvirtd and QEMU.
 func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
 		how    daemon.End
@@ -25,7 +25,7 @@ func TestVerdict(t *testing.T) {
 		{how: daemon.EndShutdown, why: "guest-reset", want: backend.ErrReset.Error()},
 		{how: daemon.EndDestroyed, why: "host-signal", want: "somebody ended its domain"},
 		{how: daemon.EndDestroyed, want: "somebody ended its domain"},
-		// virsh destroy, whose daemon saw QEMU's end first.
+		// A virsh destroy whose daemon noticed QEMU's end first.
 		{how: daemon.EndShutdown, why: "host-signal", want: "somebody ended its domain"},
 		{how: daemon.EndDestroyed, why: "host-signal", killed: true},
 		{how: daemon.EndFailed, want: "its QEMU was killed, or failed"},
@@ -35,7 +35,7 @@ func TestVerdict(t *testing.T) {
 		qemu := time.Duration(0)
 		if c.why != "" {
 			qemu = time.Minute
-			go i.reason(c.why) // libvirtd's word may come first
+			go i.reason(c.why) // libvirtd's report may come first
 		}
 		i.said(c.how)
 		i.hear(nil, time.Minute, qemu)
@@ -47,13 +47,14 @@ func TestVerdict(t *testing.T) {
 	i := &instance{heard: make(chan struct{})}
 	gone := make(chan struct{})
 	close(gone)
-	i.hear(gone, time.Minute, time.Minute) // nobody is left to say it
+	i.hear(gone, time.Minute, time.Minute) // no daemon is left to report it
 	if err := i.verdict(); err == nil || errors.Is(err, backend.ErrReset) {
 		t.Errorf("a daemon that says nothing: %v", err)
 	}
 }
 
-// A VM whose QEMU somebody else killed is not this driver's doing, though it is killed here too before libvirtd says anything.
+// TestKilledBefore: if another user killed a VM's QEMU, its end is not attributed to this driver, although the driver
+// also kills it before libvirtd reports anything.
 func TestKilledBefore(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		cmd := exec.Command("sleep", "60")

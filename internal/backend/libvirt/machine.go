@@ -15,26 +15,26 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// identity is what a domain is known by.
+// identity identifies a domain.
 type identity struct {
 	name    string
 	uuid    daemon.UUID
 	cluster string
 }
 
-// nameless stands for an identity where none has been chosen yet.
+// nameless is a placeholder for an identity that has not been chosen yet.
 var nameless = identity{name: "x", uuid: "00000000-0000-4000-8000-000000000000", cluster: "x"}
 
-// places is where QEMU finds what only this process has. A file is one of this process's descriptors, which QEMU
-// opens by /proc: it runs as the same user. So nothing of a VM has a name that could be left behind. The sockets
+// places tells QEMU where to find this process's files. A file is a descriptor of this process, which QEMU opens by
+// /proc because it runs as the same user. Therefore nothing of a VM has a name that could be left behind. The sockets
 // have one, in a directory of the user's own, until QEMU has connected.
 type places struct {
-	owner   int               // number of this process
-	sockets map[string]string // path, by what it is for
+	owner   int               // PID of this process
+	sockets map[string]string // path, by purpose
 	files   backend.Files
 }
 
-// file is the path of an open file.
+// file returns the path of an open file.
 func (p places) file(f *os.File) string {
 	fd := 0
 	if f != nil {
@@ -43,14 +43,15 @@ func (p places) file(f *os.File) string {
 	return fmt.Sprintf("/proc/%d/fd/%d", p.owner, fd)
 }
 
-// What the sockets are for; a link's file is socketLink with its number behind it.
+// The sockets' purposes; the name for a link is socketLink followed by its number.
 const (
 	socketAgent   = "agent"
 	socketConsole = "console"
 	socketLink    = "net"
 )
 
-// sockets are those that a VM needs, in the order in which Request.Files.Links has the links' files.
+// socketsFor returns the purposes of the sockets that a VM needs, in the order in which Request.Files.Links has the
+// links' files.
 func socketsFor(s backend.Settings) []string {
 	list := []string{socketAgent, socketConsole}
 	n := 0
@@ -63,7 +64,7 @@ func socketsFor(s backend.Settings) []string {
 	return list
 }
 
-// The slots of the root bus that devices get which libvirt does not know of. libvirt counts from 1.
+// Slots on the root bus of devices that libvirt does not know. libvirt assigns slots from 1 on.
 const (
 	regionSlot = 0x10
 	linkSlot   = 0x12
@@ -87,7 +88,7 @@ func (d *driver) machine(vm plan.VM, s backend.Settings, id identity, p places) 
 	if x.CPUTune != nil {
 		x.CPUTune.IOThreadPin = nil
 	}
-	// A VM is never started again: a kernel that panics ends it.
+	// A VM is never restarted: a kernel panic ends it.
 	x.OnPoweroff, x.OnReboot, x.OnCrash = "destroy", "destroy", "destroy"
 	x.Devices.Emulator = d.found.emulator
 	if s.Accel == host.TCG {
@@ -101,7 +102,7 @@ func (d *driver) machine(vm plan.VM, s backend.Settings, id identity, p places) 
 	if s.Accel == host.TCG && s.PVH && len(vm.Devices) == 0 && d.found.qboot != "" {
 		x.OS.Loader = &libvirtxml.DomainLoader{Path: d.found.qboot, Type: "rom"}
 	}
-	// QEMU runs as the user: it reaches what the user may reach, and no more. Only the host's daemon has a choice.
+	// QEMU runs as the user, with access only to the user's files. Only the host's daemon can select a user.
 	if !d.address.Session {
 		x.SecLabel = append(x.SecLabel, libvirtxml.DomainSecLabel{Type: "static", Model: "dac", Relabel: "no",
 			Label: labelOf()})
@@ -125,10 +126,10 @@ func (d *driver) machine(vm plan.VM, s backend.Settings, id identity, p places) 
 	return x, nil
 }
 
-// labelOf is this user, as libvirt's DAC driver takes one.
+// labelOf returns this user in the form of libvirt's DAC driver.
 func labelOf() string { return fmt.Sprintf("+%d:+%d", os.Geteuid(), os.Getegid()) }
 
-// addPorts adds the agent's port and the console, both at the other end of sockets that this process listens on.
+// addPorts adds the agent's port and the console, both connected to sockets on which this process listens.
 func addPorts(x *libvirtxml.Domain, p places) {
 	unix := func(what string) *libvirtxml.DomainChardevSource {
 		return &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{Mode: "connect", Path: p.sockets[what]}}
@@ -148,7 +149,7 @@ func addPorts(x *libvirtxml.Domain, p places) {
 	})
 }
 
-// addExports adds the directories that the VM sees. A veiled one is this process's: QEMU opens it once.
+// addExports adds the VM's exported directories. A veiled one is a descriptor of this process, which QEMU opens once.
 func addExports(x *libvirtxml.Domain, exports []backend.Export, p places) error {
 	veiled := 0
 	for _, e := range exports {
@@ -165,7 +166,8 @@ func addExports(x *libvirtxml.Domain, exports []backend.Export, p places) error 
 			veiled++
 		}
 		fs := libvirtxml.DomainFilesystem{
-			AccessMode: "squash", MultiDevs: "remap", // as passthrough, but a QEMU that is not root may fail to give a new file to its owner
+			// As passthrough, but a QEMU that is not root may fail to change the owner of a new file.
+			AccessMode: "squash", MultiDevs: "remap",
 			Source: &libvirtxml.DomainFilesystemSource{Mount: &libvirtxml.DomainFilesystemSourceMount{Dir: path}},
 			Target: &libvirtxml.DomainFilesystemTarget{Dir: e.Tag},
 		}
@@ -177,7 +179,7 @@ func addExports(x *libvirtxml.Domain, exports []backend.Export, p places) error 
 	return nil
 }
 
-// addRegion shows the region, a file without a name. libvirt's own shmem is always a named file in /dev/shm.
+// addRegion adds the region's device, a file without a name. libvirt's own shmem is always a named file in /dev/shm.
 func addRegion(x *libvirtxml.Domain, q *commandline, r *plan.Region, p places) error {
 	switch r.Device {
 	case "devdax":
@@ -195,7 +197,7 @@ func addRegion(x *libvirtxml.Domain, q *commandline, r *plan.Region, p places) e
 	return nil
 }
 
-// commandline is what libvirt has no elements for.
+// commandline collects QEMU arguments for which libvirt has no elements.
 type commandline struct {
 	libvirtxml.DomainQEMUCommandline
 }
@@ -206,7 +208,8 @@ func (q *commandline) add(args ...string) {
 	}
 }
 
-// addLinks adds the VM's network cards. Frames go through a socket to this process, which passes them on (see relay).
+// addLinks adds the VM's network cards. Frames pass through a socket to this process, which forwards them (see
+// relay).
 func (q *commandline) addLinks(links []backend.Link, p places) error {
 	if len(links) > lastSlot-linkSlot+1 {
 		return fmt.Errorf("%d network cards: at most %d", len(links), lastSlot-linkSlot+1)
@@ -230,7 +233,7 @@ func (q *commandline) addLinks(links []backend.Link, p places) error {
 		default:
 			return fmt.Errorf("network card %d: unknown kind %.40q", i, l.Kind)
 		}
-		// romfile=: nobody starts from the network, and the ROM may not be installed.
+		// romfile=: no VM boots from the network, and the ROM may not be installed.
 		nic := fmt.Sprintf("virtio-net-pci,netdev=%s,mac=%s,romfile=,bus=pcie.0,addr=%#x", id, l.MAC, linkSlot+i)
 		if l.MTU != 0 {
 			nic += fmt.Sprintf(",host_mtu=%d", l.MTU)
@@ -240,8 +243,8 @@ func (q *commandline) addLinks(links []backend.Link, p places) error {
 	return nil
 }
 
-// userNetworks are the arguments of netdev_add that join a filtered user network to its card's filter, by a hub.
-// They are added when the machine is there (see package qemu's link).
+// userNetworks returns the arguments of netdev_add that join a filtered user network to its card's filter, by a hub.
+// They are added when the machine exists (see link in package qemu).
 func userNetworks(links []backend.Link) []map[string]any {
 	var list []map[string]any
 	for i, l := range links {
@@ -257,7 +260,7 @@ func userNetworks(links []backend.Link) []map[string]any {
 	return list
 }
 
-// taps says for each of Request.Files.Links whether it is a tap.
+// taps reports for each of Request.Files.Links whether it is a tap.
 func taps(links []backend.Link) []bool {
 	var list []bool
 	for _, l := range links {

@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sockets are what QEMU connects to: in a directory that only the user may enter, with names until QEMU has connected.
+// sockets are the sockets to which QEMU connects, in a directory that only the user may enter. They have names until
+// QEMU has connected.
 type sockets struct {
 	paths     map[string]string
 	listeners map[string]*net.UnixListener
-	temporary string // a directory that was made for them; "": none
+	temporary string // a directory made for them; "": none
 }
 
-// listen makes a socket for each of what. dir is a directory of the user's own; "": a new one.
+// listen makes a socket for each purpose in what. dir is a directory of the user's own; "": a new one.
 func listen(dir string, what []string) (*sockets, error) {
 	s := &sockets{paths: map[string]string{}, listeners: map[string]*net.UnixListener{}}
 	var err error
@@ -31,7 +32,7 @@ func listen(dir string, what []string) (*sockets, error) {
 		}
 		s.temporary = dir
 	}
-	// Short names: a socket's path has at most 107 bytes, and cluster.Base leaves 12 for the name.
+	// The names are short: a socket's path has at most 107 bytes, and cluster.Base leaves 12 for the name.
 	var b [4]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func listen(dir string, what []string) (*sockets, error) {
 	return s, nil
 }
 
-// close removes the names. What has been accepted stays.
+// close removes the names. Accepted connections stay open.
 func (s *sockets) close() {
 	for _, l := range s.listeners {
 		l.Close()
@@ -58,8 +59,8 @@ func (s *sockets) close() {
 	}
 }
 
-// accept waits until QEMU has connected to all, and returns its ends and its number. All callers must be one process
-// of this user's: nobody else can enter the directory but root.
+// accept waits until QEMU has connected to all sockets, and returns its connections and its PID. All callers must be
+// one process of this user: except for root nobody else can enter the directory.
 func (s *sockets) accept(ctx context.Context) (conns map[string]*net.UnixConn, pid int, err error) {
 	conns = map[string]*net.UnixConn{}
 	defer func() {
@@ -98,7 +99,7 @@ func (s *sockets) accept(ctx context.Context) (conns map[string]*net.UnixConn, p
 	return conns, pid, nil
 }
 
-// peer names the process at the other end.
+// peer returns the credentials of the process at the other end.
 func peer(c *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -28,13 +28,13 @@ const (
 	keyName = "name"
 )
 
-// connectTime bounds what QEMU may take to connect to its sockets once libvirtd says that it runs.
+// connectTime bounds the time from libvirtd's report that QEMU runs until QEMU has connected to its sockets.
 const connectTime = 30 * time.Second
 
 // undoTime bounds the end of a domain whose start failed.
 const undoTime = 30 * time.Second
 
-// Start makes the VM's domain, connects to what it needs of this process, and lets it run.
+// Start makes the VM's domain, connects it to this process, and lets it run.
 func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance, error) {
 	i, err := d.start(ctx, r)
 	if err != nil {
@@ -108,9 +108,9 @@ func identify(r backend.Request) (identity, error) {
 	return identity{name, daemon.UUID(uuid), r.Cluster}, nil
 }
 
-// bringUp makes the domain, and returns when it runs. What it leaves when it fails, undo ends.
+// bringUp makes the domain, and returns when it runs. If it fails, undo ends what is left.
 func (i *instance) bringUp(ctx context.Context, c *daemon.Conn, text string, s *sockets, r backend.Request) error {
-	// Not bounded by ctx: what libvirtd has begun it finishes, and only then can it be undone.
+	// Not bounded by ctx: libvirtd completes an operation that it has begun, and only then can it be undone.
 	made := make(chan error, 1)
 	go func() {
 		x, err := c.Create(context.Background(), text)
@@ -159,7 +159,7 @@ func (i *instance) bringUp(ctx context.Context, c *daemon.Conn, text string, s *
 	return c.Resume(ctx, i.domain)
 }
 
-// refused says why a domain was not made.
+// refused returns the reason why a domain was not made.
 func refused(err error) error {
 	if daemon.IsTaken(err) {
 		return fmt.Errorf("libvirtd has a domain of that name already, which is left alone (%w): take another name with --name", err)
@@ -167,14 +167,14 @@ func refused(err error) error {
 	return fmt.Errorf("libvirtd refused the domain: %w", err)
 }
 
-// carry passes on what goes over the VM's links.
+// carry forwards the traffic of the VM's links.
 func (i *instance) carry(conns map[string]*net.UnixConn, r backend.Request) error {
 	isTap := taps(r.Settings.Links)
 	if len(isTap) != len(r.Files.Links) {
 		return fmt.Errorf("%d files for %d network links", len(r.Files.Links), len(isTap))
 	}
 	for k, f := range r.Files.Links {
-		// A copy of our own: the caller closes its files.
+		// A separate copy, because the caller closes its files.
 		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
 			return err
@@ -194,7 +194,7 @@ func (i *instance) carry(conns map[string]*net.UnixConn, r backend.Request) erro
 	return nil
 }
 
-// fenced says why a process's system calls are not filtered, as they are by libvirtd's default.
+// fenced returns an error if a process's system calls are not filtered, as they are by libvirtd's default.
 func fenced(pid int) error {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -212,7 +212,7 @@ func fenced(pid int) error {
 func (i *instance) undo() {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTime)
 	defer cancel()
-	i.Kill(ctx) // what is still there then, the journal names
+	i.Kill(ctx) // the journal names what remains then
 	if i.process == nil {
 		i.finish()
 	}
@@ -224,13 +224,13 @@ func (i *instance) undo() {
 	}
 }
 
-// empty is a console that has said nothing.
+// empty is a console without output.
 type empty struct{}
 
 func (empty) Read([]byte) (int, error) { return 0, errors.New("there is no console") }
 func (empty) Close() error             { return nil }
 
-// follow notes the process that the VM is, and watches for its end.
+// follow records the VM's process, and watches for its end.
 func (i *instance) follow(pid int) error {
 	start, err := process.Start(pid)
 	if err != nil {

@@ -1,29 +1,30 @@
-// Package lower finds out what a VM of a plan needs of QEMU's machine beside what the plan says. Every
-// backend whose VMs are QEMU's asks it, so that they are the same machines.
+// Package lower determines the properties of QEMU's machine that a VM of a plan needs and that the plan does not
+// state. All backends whose VMs are QEMU's use it, so that their machines are the same.
 package lower
 
 import (
 	"nearmetal/internal/plan"
 )
 
-// FirstBus leaves bus numbers to the machine's own root complex.
+// FirstBus is the first bus number of expanders; lower ones are left to the machine's own root complex.
 const FirstBus = 64
 
-// DefaultWindow is QEMU's own window of a q35 machine, in bytes: a smaller one need not be asked for.
+// DefaultWindow is the size in bytes of QEMU's own window of a q35 machine: a smaller one need not be requested.
 const DefaultWindow = 32 << 30
 
-// IOMMUAbove is the x2APIC ID above which a virtual IOMMU with interrupt remapping is needed: more than 255
-// vCPUs cannot be interrupted without.
+// IOMMUAbove is the x2APIC ID above which a virtual IOMMU with interrupt remapping is needed, because without it more
+// than 255 vCPUs cannot be interrupted.
 const IOMMUAbove = 254
 
-// Machine is what a VM of a plan needs of a QEMU machine beside what the plan says.
+// Machine lists the properties of a QEMU machine that a VM needs in addition to its plan.
 type Machine struct {
 	Expanders []Expander // in the order of the devices
 	// MMIO is the window for the 64-bit BARs of the devices, in bytes; 0: the default.
 	MMIO uint64
 	// PhysBits is the width of physical addresses that memory and window need; 0: the default is enough.
 	PhysBits int
-	// IOMMU says that the VM needs a virtual IOMMU with interrupt remapping: x2APIC IDs above IOMMUAbove.
+	// IOMMU reports that the VM needs a virtual IOMMU with interrupt remapping, because it has x2APIC IDs above
+	// IOMMUAbove.
 	IOMMU bool
 }
 
@@ -31,10 +32,10 @@ type Machine struct {
 type Expander struct {
 	Node    int   // guest node
 	Bus     int   // its bus number
-	Devices []int // by place in plan.VM.Devices
+	Devices []int // indices in plan.VM.Devices
 }
 
-// Of finds it out. It is pure.
+// Of returns the machine for a VM. It is pure.
 func Of(vm *plan.VM) Machine {
 	var bars uint64
 	for i := range vm.Devices {
@@ -45,14 +46,14 @@ func Of(vm *plan.VM) Machine {
 	return l
 }
 
-// expand puts the devices behind expander bridges on their nodes, those of memory only too. Where
-// there is one node the root complex itself is on it.
+// expand puts the devices behind expander bridges on their nodes, including nodes with memory only. With a single
+// node the root complex itself is on it.
 func expand(vm *plan.VM) []Expander {
 	if len(vm.Nodes) < 2 {
 		return nil
 	}
 	var list []Expander
-	at := map[int]int{} // node → place in list
+	at := map[int]int{} // node → index in list
 	for i := range vm.Devices {
 		node := vm.Devices[i].Node
 		if node < 0 {
@@ -66,16 +67,16 @@ func expand(vm *plan.VM) []Expander {
 		}
 		list[k].Devices = append(list[k].Devices, i)
 	}
-	// Bus numbers of the expanders, in equal shares of those above the machine's
-	// own: room for each one's root ports and what is behind them.
+	// The expanders get equal shares of the bus numbers above the machine's own: room for each one's root ports and
+	// the buses behind them.
 	for k := range list {
 		list[k].Bus = FirstBus + (256-FirstBus)/len(list)*k
 	}
 	return list
 }
 
-// maxAPIC is the largest x2APIC ID that QEMU assigns: each level below the socket
-// gets as many bits as its number needs.
+// maxAPIC returns the largest x2APIC ID that QEMU assigns: each level below the socket gets as many bits as its
+// number needs.
 func maxAPIC(vm *plan.VM) int {
 	width := func(n int) int {
 		w := 0
@@ -91,8 +92,8 @@ func maxAPIC(vm *plan.VM) int {
 	return id
 }
 
-// mmioBytes is the window by VMware's rule: the sum of the BARs rounded
-// up to a power of two, then the next one.
+// mmioBytes returns the size of the window by VMware's rule: the sum of the BARs rounded up to a power of two, then
+// doubled.
 func mmioBytes(bars uint64) uint64 {
 	if bars == 0 {
 		return 0
@@ -104,8 +105,8 @@ func mmioBytes(bars uint64) uint64 {
 	return w << 1
 }
 
-// physBits is the width of addresses that memory, the hole below 4 GiB and the
-// window need; 0: at most 40 bits, which every CPU model has.
+// physBits returns the width of addresses needed for the memory, the hole below 4 GiB and the window; 0: at most 40
+// bits, which every CPU model has.
 func physBits(memory, mmio uint64) int {
 	top := memory + 4<<30
 	if mmio > 0 {
@@ -122,7 +123,7 @@ func physBits(memory, mmio uint64) int {
 	return bits
 }
 
-// Dedicated says whether each vCPU has one host CPU, and no other vCPU has it: the guest may spin.
+// Dedicated reports whether each vCPU has one host CPU that no other vCPU shares: the guest may then spin.
 func Dedicated(pins [][]int) bool {
 	seen := map[int]bool{}
 	for _, p := range pins {

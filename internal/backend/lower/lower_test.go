@@ -7,8 +7,8 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// A device is behind an expander where the guest sees several nodes, those of memory only too,
-// and on the VM's own root where it is not, or is on none.
+// TestExpand: a device is behind an expander if the guest has several nodes, including those with memory only.
+// Otherwise, or if the device is on no node, it is on the VM's own root.
 func TestExpand(t *testing.T) {
 	devices := []plan.Device{{Node: 2}, {Node: -1}, {Node: 0}, {Node: 2}}
 	vm := &plan.VM{Nodes: []plan.Node{{ID: 0}, {ID: 1}, {ID: 2}}, Devices: devices}
@@ -22,8 +22,8 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// The window is the sum of the BARs rounded up to a power of two, doubled; addresses are as wide as
-// memory and window need, where 40 bits are not enough; a virtual IOMMU comes with x2APIC ID 255.
+// TestLower: the window is the sum of the BARs rounded up to a power of two, doubled; addresses are wide enough for
+// memory and window if 40 bits are not; x2APIC ID 255 requires a virtual IOMMU.
 func TestLower(t *testing.T) {
 	vm := func(sockets, cores, threads int, memory uint64, bars ...uint64) *plan.VM {
 		v := &plan.VM{Sockets: sockets, Dies: 1, Cores: cores, Threads: threads, VCPUs: sockets * cores * threads, MemoryBytes: memory}
@@ -47,7 +47,7 @@ func TestLower(t *testing.T) {
 		{vm(1, 127, 2, 2<<30), 0, 0, false},  // to 253
 		{vm(2, 72, 1, 2<<30), 0, 0, false},   // 7 bits of core: to 199
 		{vm(3, 65, 1, 2<<30), 0, 0, true},    // 195 vCPUs, but IDs to 320
-		{vm(1<<40, 1, 1, 2<<30), 0, 0, true}, // what no check has seen yet
+		{vm(1<<40, 1, 1, 2<<30), 0, 0, true}, // a value that no check has seen yet
 	} {
 		l := Of(x.vm)
 		if l.MMIO != x.mmio || l.PhysBits != x.physBits || l.IOMMU != x.iommu {

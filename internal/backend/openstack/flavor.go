@@ -12,7 +12,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// flavorOf is the flavor of a VM, without a name. The keys are those of Nova's extra specs.
+// flavorOf returns the flavor of a VM, without a name. The keys are those of Nova's extra specs.
 func flavorOf(vm *plan.VM, c *spec.Cluster) (Flavor, error) {
 	if vm.MemoryBytes%(1<<20) != 0 {
 		return Flavor{}, fmt.Errorf("memory of %d bytes: a flavor has whole MiB", vm.MemoryBytes)
@@ -25,7 +25,7 @@ func flavorOf(vm *plan.VM, c *spec.Cluster) (Flavor, error) {
 	f := Flavor{VCPUs: vm.VCPUs, RAMMiB: vm.MemoryBytes >> 20, Specs: s}
 	if len(vm.Pins) > 0 {
 		s["hw:cpu_policy"] = "dedicated"
-		// A core for each vCPU would be "isolate", and Nova has no host with SMT for that.
+		// "isolate" would request a core for each vCPU, and Nova rejects all hosts with SMT for it.
 		s["hw:cpu_thread_policy"] = "prefer"
 		if vm.Threads > 1 {
 			s["hw:cpu_thread_policy"] = "require"
@@ -80,8 +80,8 @@ func flavorOf(vm *plan.VM, c *spec.Cluster) (Flavor, error) {
 	return f, nil
 }
 
-// besideCards reports whether each device of a VM is on a host node of the VM's. Nova finds no place for one that is
-// required to be there and is on the node beside.
+// besideCards reports whether each device of a VM is on one of the VM's host nodes. Nova finds no host for a device
+// that is required there and is on a neighbouring node.
 func besideCards(vm *plan.VM) bool {
 	return !slices.ContainsFunc(vm.Devices, func(d plan.Device) bool {
 		beside := func(n plan.Node) bool { return slices.Contains(n.HostNodes, d.HostNode) }
@@ -89,8 +89,8 @@ func besideCards(vm *plan.VM) bool {
 	})
 }
 
-// withCPUs returns a VM's nodes that have vCPUs. The memory of the others is taken off the flavor: Nova has no
-// node without vCPUs.
+// withCPUs returns a VM's nodes that have vCPUs, and subtracts the memory of the others from the flavor, because Nova
+// has no nodes without vCPUs.
 func withCPUs(vm *plan.VM, f *Flavor) ([]plan.Node, error) {
 	var nodes []plan.Node
 	for _, n := range vm.Nodes {
@@ -109,8 +109,8 @@ func withCPUs(vm *plan.VM, f *Flavor) ([]plan.Node, error) {
 	return nodes, nil
 }
 
-// pageOf is the page size of a VM's memory in bytes, the smallest where its nodes differ: Nova has one for all.
-// 0: ordinary pages.
+// pageOf returns the page size of a VM's memory in bytes, the smallest if its nodes differ, because Nova has one for
+// all nodes. 0: ordinary pages.
 func pageOf(vm *plan.VM) uint64 {
 	var page uint64
 	for i, n := range vm.Nodes {
@@ -124,7 +124,7 @@ func pageOf(vm *plan.VM) uint64 {
 	return page
 }
 
-// pageText writes a page size as Nova has it.
+// pageText formats a page size for Nova.
 func pageText(bytes uint64) string {
 	if bytes >= 1<<30 {
 		return fmt.Sprintf("%dGB", bytes>>30)
@@ -132,8 +132,8 @@ func pageText(bytes uint64) string {
 	return fmt.Sprintf("%dMB", bytes>>20)
 }
 
-// byAlias reports whether device k of a VM comes by a PCI alias of the flavor: functions named by their address and
-// cards of InfiniBand, for which Neutron has no ports of its own. Others come by ports.
+// byAlias reports whether device k of a VM is requested by a PCI alias of the flavor: functions named by their
+// address, and InfiniBand cards, for which Neutron has no ports of its own. Others are requested by ports.
 func byAlias(d plan.Device, k int, vm *plan.VM, c *spec.Cluster) bool {
 	if d.PF == "" {
 		return true
@@ -154,7 +154,8 @@ func byAlias(d plan.Device, k int, vm *plan.VM, c *spec.Cluster) bool {
 	return false
 }
 
-// alias is the name of the PCI alias of a device: its PF's, or its address without what an alias cannot have.
+// alias returns the name of the PCI alias of a device: the address of its PF or its own, without characters that an
+// alias cannot have.
 func alias(d plan.Device) string {
 	name := d.PF
 	if name == "" {
@@ -168,7 +169,7 @@ func alias(d plan.Device) string {
 	}, name)
 }
 
-// aliases are the names of all PCI aliases of a plan, in order.
+// aliases returns the names of all PCI aliases of a plan, in order.
 func aliases(p *plan.Plan, c *spec.Cluster) []string {
 	var list []string
 	for i := range p.VMs {

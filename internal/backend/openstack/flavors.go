@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// maxFlavors and maxList bound what is read: a cloud's list of flavors, and its bytes.
+// maxFlavors and maxList bound the input: the number of flavors in a cloud's list, and its size in bytes.
 const (
 	maxFlavors = 10000
 	maxList    = 32 << 20
 )
 
-// ReadFlavors reads the flavors of a cloud: what `openstack flavor list --long -f json` or `openstack flavor show NAME -f
-// json` prints, of any release, or the answer of Nova's API (/flavors/detail). What is not a flavor is an error that says
-// which entry.
+// ReadFlavors reads the flavors of a cloud: the output of `openstack flavor list --long -f json` or `openstack flavor
+// show NAME -f json`, of any release, or the answer of Nova's API (/flavors/detail). If an entry is not a flavor, the
+// error names it.
 func ReadFlavors(r io.Reader) ([]Flavor, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxList+1))
 	if err != nil {
@@ -90,7 +90,7 @@ func readFlavor(e map[string]any) (Flavor, error) {
 	return f, nil
 }
 
-// number reads a whole number of at most 2³¹, which may be text.
+// number parses a whole number of at most 2³¹, which may be text.
 func number(v any) (uint64, error) {
 	switch n := v.(type) {
 	case float64:
@@ -105,7 +105,7 @@ func number(v any) (uint64, error) {
 	return 0, errors.New("no number")
 }
 
-// readProperties reads KEY='VALUE', KEY='VALUE' into m.
+// readProperties parses KEY='VALUE', KEY='VALUE' into m.
 func readProperties(text string, m map[string]string) {
 	for text != "" {
 		key, rest, ok := strings.Cut(text, "='")

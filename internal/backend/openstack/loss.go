@@ -10,14 +10,14 @@ import (
 	"nearmetal/internal/words"
 )
 
-// Loss is a part of a plan that OpenStack does not promise.
+// Loss is a part of a plan that OpenStack does not guarantee.
 type Loss struct {
 	Part  string `json:"part" yaml:"part"`   // of the plan
-	Why   string `json:"why" yaml:"why"`     // what Nova has or lacks
-	Means string `json:"means" yaml:"means"` // for the program, or what to do
+	Why   string `json:"why" yaml:"why"`     // what Nova offers or lacks
+	Means string `json:"means" yaml:"means"` // consequence for the program, or what to do
 }
 
-// lost is what of a plan OpenStack does not promise, each part once, the costly ones first.
+// lost returns the parts of a plan that OpenStack does not guarantee, each once, the costly ones first.
 func lost(p *plan.Plan, c *spec.Cluster) []Loss {
 	any := func(f func(vm *plan.VM) bool) bool {
 		return slices.ContainsFunc(p.VMs, func(vm plan.VM) bool { return f(&vm) })
@@ -71,7 +71,7 @@ func mixedPages(vm *plan.VM) bool {
 	return slices.ContainsFunc(vm.Nodes, func(n plan.Node) bool { return n.PageBytes != vm.Nodes[0].PageBytes })
 }
 
-// smallest names the page size that flavors of VMs with mixed pages have.
+// smallest returns the page size for flavors of VMs with mixed pages.
 func smallest(p *plan.Plan) string {
 	for i := range p.VMs {
 		if vm := &p.VMs[i]; mixedPages(vm) {

@@ -8,22 +8,23 @@ import (
 	"strings"
 )
 
-// Fit is how an existing flavor suits one that a plan asks for.
+// Fit describes how well an existing flavor matches a requested one.
 type Fit struct {
 	Flavor string `json:"flavor" yaml:"flavor"`
-	Fits   bool   `json:"fits" yaml:"fits"` // as it is, or with Image
-	// Lacks is what the flavor does not promise of what is asked, a line each.
+	Fits   bool   `json:"fits" yaml:"fits"` // unchanged, or with Image
+	// Lacks lists the requested properties that the flavor does not guarantee, one line each.
 	Lacks []string `json:"lacks,omitempty" yaml:"lacks,omitempty"`
-	// Image are properties of an image that make it fit: a tenant may set those that the flavor leaves open.
+	// Image lists the image properties with which it fits: a tenant may set those that the flavor leaves open.
 	Image map[string]string `json:"image,omitempty" yaml:"image,omitempty"`
-	// Without is what the flavor does not promise and MPI does without, a line each: it costs speed.
+	// Without lists the properties that the flavor does not guarantee and that MPI does not need, one line each:
+	// their lack costs speed.
 	Without []string `json:"without,omitempty" yaml:"without,omitempty"`
-	// Over is what it has beyond what is asked, a line each: it costs quota, and does no harm.
+	// Over lists the flavor's excess over the request, one line each: it uses quota, and does no harm.
 	Over []string `json:"over,omitempty" yaml:"over,omitempty"`
 }
 
-// fromImage are extra specs that an image can say in the flavor's place, where the flavor does not say them
-// (nova/virt/hardware.py). The page size is not one of them: Nova refuses an image's where the flavor has none.
+// fromImage are extra specs that an image can set if the flavor does not (nova/virt/hardware.py). The page size is
+// not one of them, because Nova rejects an image's page size if the flavor has none.
 var fromImage = map[string]string{
 	"hw:cpu_policy":               "hw_cpu_policy",
 	"hw:cpu_thread_policy":        "hw_cpu_thread_policy",
@@ -35,7 +36,7 @@ var fromImage = map[string]string{
 	"hw:pci_numa_affinity_policy": "hw_pci_numa_affinity_policy",
 }
 
-// means says what the lack of an extra spec costs.
+// means states the cost of a missing extra spec.
 var means = map[string]string{
 	"hw:cpu_policy":               "vCPUs float over the host's CPUs and share them with other tenants",
 	"hw:cpu_thread_policy":        "vCPUs that are threads of a core need not be on one core, or two that are not share one",
@@ -47,8 +48,8 @@ var means = map[string]string{
 	"pci_passthrough:alias":       "no card is passed through",
 }
 
-// Match compares a flavor that is asked for with those that a cloud has, best first: those that fit, the smallest of
-// them first; then those that lack least.
+// Match compares a requested flavor with a cloud's flavors and returns these best first: those that fit, the smallest
+// first; then those that lack the least.
 func Match(want Flavor, have []Flavor) []Fit {
 	fits := make([]Fit, 0, len(have))
 	size := map[string]uint64{}
@@ -65,7 +66,7 @@ func Match(want Flavor, have []Flavor) []Fit {
 func match(want, have Flavor) Fit {
 	f := Fit{Flavor: have.Name}
 	lacks := func(format string, a ...any) { f.Lacks = append(f.Lacks, fmt.Sprintf(format, a...)) }
-	// vCPUs and nodes are a shape: more of them are another machine.
+	// vCPUs and nodes define a shape: more of them are a different machine.
 	if have.VCPUs != want.VCPUs {
 		lacks("%d vCPUs: the plan has %d", have.VCPUs, want.VCPUs)
 	}
@@ -102,7 +103,7 @@ func match(want, have Flavor) Fit {
 	}
 	f.Fits = len(f.Lacks) == 0
 	if !f.Fits {
-		f.Image = nil // it does not fit with them either
+		f.Image = nil // with them it does not fit either
 	}
 	return f
 }
@@ -117,18 +118,18 @@ func meansOf(key string) string {
 	return "sockets, cores and threads look otherwise"
 }
 
-// same reports whether what a flavor has is what is asked.
+// same reports whether the flavor's value satisfies the request.
 func same(key, need, has string, want, have Flavor) bool {
 	if need == has {
 		return true
 	}
 	switch key {
 	case "hw:cpu_policy":
-		return need == "shared" // Nova's own, and dedicated is more
+		return need == "shared" // Nova's default; dedicated is also sufficient
 	case "hw:mem_page_size":
 		return pageKiB(need) == pageKiB(has) || has == "large"
 	case "hw:cpu_thread_policy":
-		return need == "prefer" && (has == "" || has == "isolate") // Nova's own; isolate is for hosts without SMT
+		return need == "prefer" && (has == "" || has == "isolate") // Nova's default; isolate is for hosts without SMT
 	case "hw:pci_numa_affinity_policy":
 		return has == "required"
 	case "hw:numa_nodes":
@@ -143,7 +144,8 @@ func same(key, need, has string, want, have Flavor) bool {
 	return false
 }
 
-// evenly reports whether node of a flavor is what Nova makes without a word: equal parts of vCPUs, in order, and memory.
+// evenly reports whether a node of a flavor equals Nova's default: equal parts of the vCPUs, in order, and of the
+// memory.
 func evenly(f Flavor, node string) bool {
 	nodes, err1 := strconv.Atoi(f.Specs["hw:numa_nodes"])
 	k, err2 := strconv.Atoi(node)
@@ -158,7 +160,7 @@ func evenly(f Flavor, node string) bool {
 	return f.Specs["hw:numa_cpus."+node] == cpus && f.Specs["hw:numa_mem."+node] == strconv.FormatUint(f.RAMMiB/uint64(nodes), 10)
 }
 
-// pageKiB reads a page size as Nova takes it: a number of KiB, or with a unit. 0: none, or a word.
+// pageKiB parses a page size as Nova does: a number of KiB, or with a unit. 0: none, or a word.
 func pageKiB(s string) uint64 {
 	digits := strings.TrimRight(s, "KMGTiBb ")
 	n, err := strconv.ParseUint(digits, 10, 32)
@@ -174,8 +176,8 @@ func pageKiB(s string) uint64 {
 	return n
 }
 
-// SoleLack names the one thing that the nearest of flavors lacks, or the one that every flavor lacks, as the end of a
-// sentence; "": there is none. The flavors are those of Match.
+// SoleLack returns the only property that the nearest flavor lacks, or the one that every flavor lacks, as the end of
+// a sentence; "": none. The flavors are a result of Match.
 func SoleLack(flavors []Fit) string {
 	if len(flavors) == 0 {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// check is what Nova's API does with the extra specs of a flavor: each is validated by its own code.
+// check validates the extra specs of a flavor with Nova's own code, as its API does.
 const check = `
 import json, sys
 from nova.api.validation.extra_specs import validators
@@ -23,7 +23,7 @@ for line in sys.stdin:
 print("checked")
 `
 
-// Nova takes every extra spec that is asked for, and refuses what is lost.
+// TestNova: Nova accepts every extra spec of a request, and rejects those reported as lost.
 func TestNova(t *testing.T) {
 	nova := func(specs ...map[string]string) string {
 		t.Helper()

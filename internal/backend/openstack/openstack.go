@@ -1,5 +1,5 @@
-// Package openstack says what to ask OpenStack for, so that the VMs of a plan run there: flavors, image
-// properties, ports, a server group, and what of the plan is lost. It reaches no cloud and starts nothing.
+// Package openstack converts a plan into requests for OpenStack: flavors, image properties, ports and a server group,
+// and the parts of the plan that are lost. It contacts no cloud and starts nothing.
 package openstack
 
 import (
@@ -12,23 +12,23 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// RegionSpec is the extra spec of a flavor that has the size of a region between its VMs. Nova takes it and does nothing;
+// RegionSpec is the extra spec of a flavor with the size of a region shared by its VMs. Nova accepts and ignores it;
 // the hook on compute hosts reads it (package hook).
 const RegionSpec = "nearmetal:region"
 
-// Request is what a cluster needs of OpenStack. Flavors are an administrator's to make; everything else is within a
+// Request lists a cluster's needs of OpenStack. Only an administrator can make flavors; everything else is within a
 // tenant's rights.
 type Request struct {
 	Cluster string   `json:"cluster" yaml:"cluster"`
 	Flavors []Flavor `json:"flavors" yaml:"flavors"`
-	// Image holds properties that the servers' image needs.
+	// Image lists properties that the servers' image needs.
 	Image map[string]string `json:"image,omitempty" yaml:"image,omitempty"`
 	Group *Group            `json:"serverGroup,omitempty" yaml:"serverGroup,omitempty"` // nil: none
 	// Servers are the VMs, in the plan's order.
 	Servers []Server `json:"servers" yaml:"servers"`
 	// Aliases are PCI aliases that nova.conf has to define, for both nova-api and nova-compute.
 	Aliases []string `json:"pciAliases,omitempty" yaml:"pciAliases,omitempty"`
-	// Lost is what OpenStack does not promise of the plan.
+	// Lost lists the parts of the plan that OpenStack does not guarantee.
 	Lost []Loss `json:"lost,omitempty" yaml:"lost,omitempty"`
 }
 
@@ -43,37 +43,37 @@ type Flavor struct {
 // Group is a server group: the servers of one host belong together.
 type Group struct {
 	Name   string `json:"name" yaml:"name"`
-	Policy string `json:"policy" yaml:"policy"` // of Nova's: affinity, soft-affinity, soft-anti-affinity
+	Policy string `json:"policy" yaml:"policy"` // a policy of Nova: affinity, soft-affinity, soft-anti-affinity
 }
 
 // Server is one VM.
 type Server struct {
 	Name   string `json:"name" yaml:"name"`
 	Flavor string `json:"flavor" yaml:"flavor"`
-	Ports  []Port `json:"ports,omitempty" yaml:"ports,omitempty"` // beside the one on the tenant's network
+	Ports  []Port `json:"ports,omitempty" yaml:"ports,omitempty"` // in addition to the port on the tenant's network
 }
 
-// Port is a port of Neutron's that is a virtual function.
+// Port is a Neutron port that is a virtual function.
 type Port struct {
 	Name string `json:"name" yaml:"name"`
 	VNIC string `json:"vnicType" yaml:"vnicType"` // "direct"
 	PF   string `json:"pf,omitempty" yaml:"pf,omitempty"`
 }
 
-// ServerName is the name of a VM's server. The region's hook on compute hosts takes what is before the last dash for the group, so
-// a VM's own dashes become underscores: io-node of demo is of group demo, as vm0 is.
+// ServerName returns the name of a VM's server. The region's hook on compute hosts treats the part before the last
+// dash as the group, so a VM's own dashes become underscores: io-node of demo is in group demo, as vm0 is.
 func ServerName(cluster, vm string) string {
 	return cluster + "-" + strings.ReplaceAll(vm, "-", "_")
 }
 
-// Make returns what to ask OpenStack for so that a plan's VMs run there. c is the plan's cluster file. Errors name a
-// part of the plan that no flavor can say. It is pure: no host and no cloud is asked.
+// Make returns the OpenStack requests for running a plan's VMs. c is the plan's cluster file. The error names a part
+// of the plan that no flavor can express. Make is pure: it contacts no host and no cloud.
 func Make(p *plan.Plan, c *spec.Cluster) (*Request, error) {
 	r := &Request{Cluster: p.Cluster, Image: map[string]string{}}
 	if r.Cluster == "" {
 		r.Cluster = "cluster"
 	}
-	seen := map[string]string{} // what a flavor says → its name
+	seen := map[string]string{} // properties of a flavor → its name
 	for i := range p.VMs {
 		vm := &p.VMs[i]
 		f, err := flavorOf(vm, c)
@@ -93,7 +93,7 @@ func Make(p *plan.Plan, c *spec.Cluster) (*Request, error) {
 		s := Server{Name: ServerName(r.Cluster, vm.Name), Flavor: name}
 		for k, d := range vm.Devices {
 			if byAlias(d, k, vm, c) {
-				continue // the flavor has it
+				continue // the flavor requests it
 			}
 			s.Ports = append(s.Ports, Port{Name: fmt.Sprintf("%s-vf%d", s.Name, k), VNIC: "direct", PF: d.PF})
 		}
@@ -109,7 +109,7 @@ func Make(p *plan.Plan, c *spec.Cluster) (*Request, error) {
 	return r, nil
 }
 
-// flavorName names a flavor by what it has, and by a number where that name is taken.
+// flavorName returns a name for a flavor from its properties, with a number if that name is used.
 func flavorName(have []Flavor, f Flavor) string {
 	base := fmt.Sprintf("nm.%d.%dM", f.VCPUs, f.RAMMiB)
 	name := base
@@ -119,7 +119,7 @@ func flavorName(have []Flavor, f Flavor) string {
 	return name
 }
 
-// groupOf is the group that keeps the VMs of a host on one host, or over several hosts apart.
+// groupOf returns the group that keeps the VMs of a host on one host, or over several hosts apart.
 func groupOf(cluster string, p *plan.Plan, c *spec.Cluster) *Group {
 	hosts := map[string]int{}
 	for i := range p.VMs {
@@ -136,11 +136,11 @@ func groupOf(cluster string, p *plan.Plan, c *spec.Cluster) *Group {
 	return &Group{Name: cluster, Policy: "soft-anti-affinity"}
 }
 
-// imageOf adds the properties that an image needs for a VM: what Nova takes from an image only.
+// imageOf adds the properties that an image needs for a VM, because Nova reads them only from an image.
 func imageOf(image map[string]string, vm *plan.VM) {
 	low := lower.Of(vm)
 	if len(vm.Devices) > 0 || low.IOMMU {
-		image["hw_machine_type"] = "q35" // devices behind PCI Express ports
+		image["hw_machine_type"] = "q35" // for devices behind PCI Express ports
 	}
 	if low.PhysBits != 0 {
 		image["hw_maxphysaddr_mode"] = "emulate"

@@ -15,13 +15,13 @@ import (
 	"nearmetal/test/plans"
 )
 
-// made is what is asked for the plan of one of package plan's cluster files.
+// made is the request for the plan of one of package plan's cluster files.
 type made struct {
 	name    string
 	request *Request
 }
 
-// requests makes them for every plan that package plan keeps a golden file of.
+// requests makes the requests for every plan that package plan keeps a golden file of.
 func requests(t *testing.T) []made {
 	t.Helper()
 	var list []made
@@ -36,7 +36,7 @@ func requests(t *testing.T) []made {
 	return list
 }
 
-// What is asked for each plan, as commands and for OpenTofu.
+// TestGolden compares the request for each plan, as commands and for OpenTofu.
 func TestGolden(t *testing.T) {
 	for _, m := range requests(t) {
 		t.Run(m.name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// The script asks the client for exactly what the request says: words of all kinds arrive whole.
+// TestCommandsRun: the script passes to the client exactly the request, including words of all kinds.
 func TestCommandsRun(t *testing.T) {
 	r := &Request{
 		Cluster: "c", Flavors: []Flavor{{Name: "it's $HOME", VCPUs: 2, RAMMiB: 64, Specs: map[string]string{"a:b": "1 `id` \"2\""}}},
@@ -91,7 +91,7 @@ func TestCommandsRun(t *testing.T) {
 	}
 }
 
-// A flavor that is made for a plan fits it; and each thing taken from it is named.
+// TestMatchOwn: a flavor made for a plan fits it, and each property removed from it is named.
 func TestMatchOwn(t *testing.T) {
 	for _, m := range requests(t) {
 		for _, want := range m.request.Flavors {
@@ -117,7 +117,7 @@ func TestMatchOwn(t *testing.T) {
 	}
 }
 
-// The flavors of a cloud, best first, with what each lacks.
+// TestMatch: the flavors of a cloud are sorted, with the properties that each lacks.
 func TestMatch(t *testing.T) {
 	f, err := os.Open("testdata/flavors.json")
 	if err != nil {
@@ -140,7 +140,7 @@ func TestMatch(t *testing.T) {
 	golden.Check(t, "testdata/golden/match.json", string(text)+"\n")
 }
 
-// Plans that no flavor can say.
+// TestRefused covers plans that no flavor can express.
 func TestRefused(t *testing.T) {
 	c := &spec.Cluster{}
 	spec.Defaults(c)
@@ -183,7 +183,7 @@ func TestReadFlavors(t *testing.T) {
 	}
 }
 
-// Whatever a file of flavors has, reading and comparing it ends, without a fault.
+// FuzzReadFlavors: reading and comparing a file of flavors with any content ends without a panic.
 func FuzzReadFlavors(f *testing.F) {
 	for _, seed := range []string{`[{"Name": "m", "VCPUs": 4, "RAM": 2048, "Properties": "hw:cpu_policy='dedicated', x='1'"}]`,
 		`{"flavors": [{"name": "m", "vcpus": 4, "ram": 2048, "extra_specs": {"hw:mem_page_size": "2MB", "hw:numa_nodes": "2"}}]}`} {
@@ -204,7 +204,7 @@ func FuzzReadFlavors(f *testing.F) {
 	})
 }
 
-// What keeps a plan from every flavor is named, if it is one thing.
+// TestSoleLack: if only one property of a plan excludes every flavor, it is named.
 func TestSoleLack(t *testing.T) {
 	for _, c := range []struct {
 		lacks [][]string

@@ -18,7 +18,7 @@ import (
 	"nearmetal/test/plans"
 )
 
-// novaHost is a compute host as testdata/place.py hands it to Nova's code.
+// novaHost is a compute host in the input of testdata/place.py for Nova's code.
 type novaHost struct {
 	Cells   []novaCell `json:"cells"`
 	Devices []novaVFs  `json:"devices"`
@@ -45,17 +45,17 @@ type novaVM struct {
 	MiB   uint64            `json:"mib"`
 	Specs map[string]string `json:"specs"`
 	Image map[string]string `json:"image"`
-	PFs   [][]string        `json:"pfs"` // for each device, the cards that it may be of
+	PFs   [][]string        `json:"pfs"` // for each device, the cards that may provide it
 }
 
-// placed is where a VM is.
+// placed is the placement of a VM.
 type placed struct {
-	CPUs []int  `json:"cpus"` // of each vCPU
-	Why  string `json:"why"`  // it is nowhere
+	CPUs []int  `json:"cpus"` // by vCPU
+	Why  string `json:"why"`  // why it is not placed
 }
 
-// novaHostOf describes a host. Its dedicated CPUs are those from which the plan takes vCPUs: the isolated ones if there are some,
-// and those that are not reserved. Without threads it is one of each core, as docs/openstack.md asks for.
+// novaHostOf describes a host. Its dedicated CPUs are those from which the plan selects vCPUs: the isolated ones if
+// there are some, and not the reserved ones. Without threads it is one per core, as docs/openstack.md recommends.
 func novaHostOf(h *topology.Host, p *plan.Plan, taken []int, threads bool) novaHost {
 	isolated := slices.ContainsFunc(h.CPUs, func(c topology.CPU) bool { return c.Isolated && c.Usable() })
 	dedicated := func(c *topology.CPU) bool {
@@ -97,7 +97,7 @@ func novaHostOf(h *topology.Host, p *plan.Plan, taken []int, threads bool) novaH
 	return n
 }
 
-// novaVMsOf are a plan's VMs as its flavors and ports ask for them.
+// novaVMsOf returns a plan's VMs as its flavors and ports request them.
 func novaVMsOf(h *topology.Host, p *plan.Plan, r *Request) []novaVM {
 	var list []novaVM
 	for i := range p.VMs {
@@ -116,13 +116,13 @@ func novaVMsOf(h *topology.Host, p *plan.Plan, r *Request) []novaVM {
 	return list
 }
 
-// question is what testdata/place.py is asked: where VMs go, one after the other.
+// question is an input of testdata/place.py: VMs to place one after the other.
 type question struct {
 	Host novaHost `json:"host"`
 	VMs  []novaVM `json:"vms"`
 }
 
-// place asks Nova's code.
+// place runs Nova's code.
 func place(t *testing.T, questions []question) [][]placed {
 	t.Helper()
 	in, err := json.Marshal(questions)
@@ -143,12 +143,12 @@ func place(t *testing.T, questions []question) [][]placed {
 	return list
 }
 
-// seen is what a placement costs, the worst VM of a cluster.
+// seen is the cost of a placement for the worst VM of a cluster.
 type seen struct {
 	nodes  []string // of each VM, as a list
-	far    int      // distance of the two nodes of a VM that are farthest apart
+	far    int      // distance between the two farthest nodes of a VM
 	caches int      // last-level caches under a VM
-	card   int      // distance from a VM's farthest node to its card; 0: it has none
+	card   int      // distance from a VM's farthest node to its card; 0: no card
 }
 
 // see measures a placement. cards are the nodes of each VM's devices.
@@ -187,7 +187,8 @@ const (
 	placementRow  = "| file | plan | costs | Nova | costs | jumps |\n|---|---|---|---|---|---|\n"
 )
 
-// Where Nova's own code puts the servers of each golden plan, beside the plan: the rows of measurements/openstack-placement.md.
+// TestNovaPlacement compares the placement by Nova's own code of each golden plan's servers with the plan: the rows
+// of measurements/openstack-placement.md.
 func TestNovaPlacement(t *testing.T) {
 	var asked []question
 	var rows []*compared
@@ -219,8 +220,8 @@ func TestNovaPlacement(t *testing.T) {
 	}
 }
 
-// On a host whose dedicated CPUs are all threads of its cores, Nova finds no place for isolate, and prefer has vCPUs share cores. With one
-// thread of each core it is as the plan has it.
+// TestNovaThreads: on a host whose dedicated CPUs are all threads of its cores, Nova finds no placement for isolate,
+// and with prefer vCPUs share cores. With one thread per core the placement equals the plan.
 func TestNovaThreads(t *testing.T) {
 	c := compare(t, "../../plan/testdata/r910-32.yaml", false)
 	vms := func(policy string) []novaVM {
@@ -233,7 +234,7 @@ func TestNovaThreads(t *testing.T) {
 	}
 	all, one := novaHostOf(c.host, c.plan, nil, true), novaHostOf(c.host, c.plan, nil, false)
 	got := place(t, []question{{all, vms("isolate")}, {all, vms("prefer")}, {one, vms("prefer")}})
-	var cores []int // that the vCPUs have
+	var cores []int // cores of the vCPUs
 	for _, vms := range got {
 		n := map[int]bool{}
 		for _, id := range vms[0].CPUs {
@@ -246,16 +247,16 @@ func TestNovaThreads(t *testing.T) {
 	}
 }
 
-// compared is a cluster file, its plan, and what that asks OpenStack for.
+// compared is a cluster file, its plan, and the plan's request for OpenStack.
 type compared struct {
 	name    string
 	host    *topology.Host
-	others  []int // CPUs of the host that another VM has
+	others  []int // CPUs of the host that another VM holds
 	plan    *plan.Plan
 	request *Request
 }
 
-// compare returns nil where there is no plan, or none with pinned vCPUs.
+// compare returns nil if there is no plan, or none with pinned vCPUs.
 func compare(t *testing.T, file string, busy bool) *compared {
 	t.Helper()
 	spec, h := plans.Read(t, file)
@@ -275,7 +276,7 @@ func compare(t *testing.T, file string, busy bool) *compared {
 	return c
 }
 
-// first are the CPUs of the first core of a host.
+// first returns the CPUs of the first core of a host.
 func first(h *topology.Host) []int {
 	var ids []int
 	core := -1

@@ -11,12 +11,12 @@ import (
 	"nearmetal/internal/words"
 )
 
-// diskGiB is the size of a flavor's disk where nobody says another: an image of a distribution fits.
+// diskGiB is the default size of a flavor's disk: an image of a distribution fits.
 const diskGiB = 20
 
-// Commands writes a request as a shell script of the openstack client, with what is lost as its first comments.
-// NETWORK, IMAGE, VFNET, DISK and USER_DATA are the script's variables: the tenant's network, the image, the network of the VFs, the
-// size of the disk that a server's image is copied to, and a file for the servers' cloud-init.
+// Commands writes a request as a shell script for the openstack client, with the losses as its first comments.
+// NETWORK, IMAGE, VFNET, DISK and USER_DATA are the script's variables: the tenant's network, the image, the network
+// of the VFs, the size of the disk to which a server's image is copied, and a file for the servers' cloud-init.
 func (r *Request) Commands(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("#!/bin/sh\n# What the plan asks OpenStack for. The first part needs an administrator, the second a tenant.\n")
@@ -67,7 +67,7 @@ func (r *Request) Commands(w io.Writer) error {
 	return err
 }
 
-// vfnetUse is the variable for the network of the VFs, where there are ports.
+// vfnetUse returns the variable for the network of the VFs, if the request has ports.
 func (r *Request) vfnetUse() string {
 	if slices.ContainsFunc(r.Servers, func(s Server) bool { return len(s.Ports) > 0 }) {
 		return "VFNET=… "
@@ -75,14 +75,14 @@ func (r *Request) vfnetUse() string {
 	return ""
 }
 
-// properties writes --property options, a line each, in the order of their keys.
+// properties writes --property options, one per line, in the order of their keys.
 func properties(b *strings.Builder, m map[string]string) {
 	for _, k := range Keys(m) {
 		fmt.Fprintf(b, " \\\n\t\t--property %s", text.Shell(k+"="+m[k]))
 	}
 }
 
-// LossLines are what is lost, a line each, without control characters. No line: all of the plan is carried out.
+// LossLines returns the losses, one line each, without control characters. None: all of the plan is carried out.
 func (r *Request) LossLines() []string {
 	if len(r.Lost) == 0 {
 		return nil
@@ -94,8 +94,8 @@ func (r *Request) LossLines() []string {
 	return lines
 }
 
-// Tofu writes a request as a configuration of OpenTofu (and Terraform) in its JSON syntax, for a file NAME.tf.json. The
-// provider is terraform-provider-openstack/openstack, from 1.53 on or 2.
+// Tofu writes a request as a configuration of OpenTofu (and Terraform) in its JSON syntax, for a file NAME.tf.json.
+// The provider is terraform-provider-openstack/openstack, from 1.53 on or 2.
 func (r *Request) Tofu(w io.Writer) error {
 	type object = map[string]any
 	ref := func(kind, name, field string) string { return fmt.Sprintf("${%s.%s.%s}", kind, name, field) }
@@ -144,7 +144,7 @@ func (r *Request) Tofu(w io.Writer) error {
 	return e.Encode(file)
 }
 
-// imageText says what the image of a request needs.
+// imageText returns the requirements on the image of a request.
 func imageText(image map[string]string) string {
 	if len(image) == 0 {
 		return "id of the image"
@@ -156,7 +156,7 @@ func imageText(image map[string]string) string {
 	return "id of an image with the properties " + strings.Join(list, ", ")
 }
 
-// label makes a name of OpenTofu's of another.
+// label converts a name into one that OpenTofu accepts.
 func label(name string) string {
 	return "n_" + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {

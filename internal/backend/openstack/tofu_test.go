@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// OpenTofu, with its provider for OpenStack, takes every plan: each key is one that the provider has, of its type.
+// TestTofu: OpenTofu, with its provider for OpenStack, accepts every plan: the provider has each key, with its type.
 func TestTofu(t *testing.T) {
 	folder, err := filepath.Abs("../../../build/tofu")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// valid is what tofu validate says of a document.
+	// valid returns the result of tofu validate for a document.
 	valid := func(text []byte) (valid bool, said string) {
 		t.Helper()
 		dir := t.TempDir()

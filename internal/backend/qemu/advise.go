@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// Advise says what of a plan QEMU cannot do well on its hosts.
+// Advise returns the parts of a plan that QEMU cannot do well on its hosts.
 func (d *driver) Advise(_ *spec.Cluster, p *plan.Plan, hosts []topology.Host) []string {
 	var list []string
 	for i := range p.VMs {

@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// A host whose CPU has narrower addresses than a VM needs is named.
+// TestAdvise: a host whose CPU has narrower addresses than a VM needs is named.
 func TestAdvise(t *testing.T) {
 	p := &plan.Plan{VMs: []plan.VM{{Name: "vm0", Host: "h", MemoryBytes: 1 << 40}, {Name: "vm1", Host: "h", MemoryBytes: 1 << 30}}}
 	d := &driver{}

@@ -7,8 +7,8 @@ import (
 	"nearmetal/internal/host"
 )
 
-// BareArgs is the shortest fast QEMU line under TCG, with its console in a file: no channel, no exports, no
-// network. It is what `make bench-boot` measures nearmetal's own boot against. vmlinux must have a PVH entry.
+// BareArgs returns the shortest fast QEMU command line under TCG, with its console in a file: no channel, no exports,
+// no network. `make bench-boot` compares nearmetal's own boot with it. vmlinux must have a PVH entry.
 func BareArgs(caps Caps, vmlinux, initrd, serialFile string, memoryMiB, tscKHz int) []string {
 	line := lower.KernelArgs{Accel: host.TCG, TSCKHz: tscKHz}
 	args := []string{caps.Path}

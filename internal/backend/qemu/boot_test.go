@@ -23,10 +23,10 @@ import (
 	"nearmetal/internal/sockpair"
 )
 
-// bootTimeout bounds a boot on a busy machine; on an idle one it takes 2 s.
+// bootTimeout bounds a boot on a busy machine; on an idle one it lasts 2 s.
 const bootTimeout = 4 * time.Minute
 
-// needs skips a test outside of CI, and fails it there, when what it needs is not on the machine.
+// needs skips a test outside of CI, and fails it in CI, if a requirement is missing on the machine.
 func needs(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
@@ -52,8 +52,8 @@ func testCaps(t *testing.T) Caps {
 	return caps
 }
 
-// testImage is this machine's kernel with testdata/init.c as /init; or another distribution's, from its
-// packages unpacked below NEARMETAL_TEST_ROOT (with depmod run there).
+// testImage returns this machine's kernel with testdata/init.c as /init; or another distribution's, from its packages
+// unpacked below NEARMETAL_TEST_ROOT (with depmod run there).
 func testImage(t *testing.T, devdax bool) *image.Image {
 	t.Helper()
 	k, err := image.Finder{Root: os.Getenv("NEARMETAL_TEST_ROOT")}.Find("")
@@ -100,7 +100,7 @@ func onePlan() plan.VM {
 	return plan.VM{Name: "vm0", VCPUs: 1, Sockets: 1, Dies: 1, Cores: 1, Threads: 1, MemoryBytes: 256 * mib}
 }
 
-// start boots a VM and returns it with our end of its channel.
+// start boots a VM and returns it with the test's end of its channel.
 func (r *rig) start(vm plan.VM, f Files, o Options) (*VM, net.Conn) {
 	r.t.Helper()
 	m, err := Build(vm, r.set, r.caps)
@@ -143,7 +143,7 @@ func await(t *testing.T, v *VM, text string) {
 	}
 }
 
-// line returns what the test's init said after a mark.
+// line returns the output of the test's init after a mark.
 func line(v *VM, mark string) string {
 	for _, l := range v.LastLines(500) {
 		if _, after, ok := strings.Cut(l, "TEST "+mark+" "); ok {
@@ -156,7 +156,7 @@ func line(v *VM, mark string) string {
 func TestBoot(t *testing.T) {
 	r := newRig(t)
 	dir := t.TempDir()
-	shared := filepath.Join(dir, "a,b") // a comma, which QEMU's options are separated by
+	shared := filepath.Join(dir, "a,b") // a comma, which separates QEMU's options
 	os.Mkdir(shared, 0o755)
 	os.WriteFile(filepath.Join(shared, "hello"), []byte("over 9p\n"), 0o644)
 	rw := filepath.Join(dir, "rw")
@@ -181,7 +181,7 @@ func TestBoot(t *testing.T) {
 		t.Errorf("a module did not load:\n%s", strings.Join(v.LastLines(500), "\n"))
 	}
 	echo(t, port)
-	// What the VM writes belongs to whom it says, as far as QEMU's user may say so.
+	// A file that the VM writes belongs to the owner it sets, as far as QEMU's user is permitted to set it.
 	var st unix.Stat_t
 	owner := uint32(1234)
 	if os.Geteuid() != 0 {
@@ -190,7 +190,7 @@ func TestBoot(t *testing.T) {
 	if err := unix.Stat(filepath.Join(rw, "written"), &st); err != nil || st.Size != 10 || st.Uid != owner || st.Mode&0o777 != 0o640 {
 		t.Errorf("the file that the VM wrote: %v, %d bytes of user %d, mode %o\n%s", err, st.Size, st.Uid, st.Mode, strings.Join(v.LastLines(10), "\n"))
 	}
-	r.img.Close() // takes the kernel's image out of QEMU's memory
+	r.img.Close() // removes the kernel's image from QEMU's memory
 	use, err := MemoryUse(v.PID(), []uint64{256 * mib}, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ func awaitEnd(t *testing.T, v *VM) {
 	}
 }
 
-// checkConfined looks at the process: its own group, no file but its own, the seccomp filter on.
+// checkConfined verifies the process: its own group, no file but its own, the seccomp filter enabled.
 func checkConfined(t *testing.T, v *VM) {
 	t.Helper()
 	if pgid, err := syscall.Getpgid(v.PID()); err != nil || pgid != v.PID() {
@@ -305,7 +305,7 @@ func TestBootTwo(t *testing.T) {
 	}
 }
 
-// TestBootNodes has the VM's kernel say what NUMA nodes it sees, memory-only ones too.
+// TestBootNodes has the VM's kernel print its NUMA nodes, including memory-only ones.
 func TestBootNodes(t *testing.T) {
 	r := newRig(t)
 	vm := onePlan()
@@ -322,7 +322,7 @@ func TestBootNodes(t *testing.T) {
 	}
 }
 
-// TestBootDies has the VM's kernel say which vCPUs share a die and a last-level cache: each die has one.
+// TestBootDies has the VM's kernel print which vCPUs share a die and a last-level cache: each die has one.
 func TestBootDies(t *testing.T) {
 	r := newRig(t)
 	if !showsLeaves(r.set.Accel, firmware(onePlan(), r.set, r.caps)) {
@@ -344,7 +344,7 @@ func TestBootDies(t *testing.T) {
 	}
 }
 
-// TestBootThreads has the VM's kernel say which vCPUs are threads of a core.
+// TestBootThreads has the VM's kernel print which vCPUs are threads of a core.
 func TestBootThreads(t *testing.T) {
 	r := newRig(t)
 	if !showsLeaves(r.set.Accel, firmware(onePlan(), r.set, r.caps)) {
@@ -361,7 +361,7 @@ func TestBootThreads(t *testing.T) {
 	}
 }
 
-// TestBootDevdax shows the region as an NVDIMM: the VM's kernel finds a namespace of it.
+// TestBootDevdax presents the region as an NVDIMM: the VM's kernel finds a namespace on it.
 func TestBootDevdax(t *testing.T) {
 	r := rigOf(t, testImage(t, true))
 	const regionBytes = 128 * mib
@@ -382,14 +382,14 @@ func TestBootDevdax(t *testing.T) {
 	}
 }
 
-// raw is a device that only this test has.
+// raw is a device that only this test uses.
 type raw []string
 
 func (raw) Valid() error     { return nil }
 func (r raw) Args() []string { return r }
 
-// TestBootExpander puts a device below a PCIe expander of the second node, as a plan does with a host's
-// device, under the firmware that such VMs start with; the VM's kernel must see it on that node.
+// TestBootExpander puts a device below a PCIe expander of the second node, as a plan does with a host's device, under
+// the firmware of such VMs; the VM's kernel must see it on that node.
 func TestBootExpander(t *testing.T) {
 	r := newRig(t)
 	r.caps.Qboot = "" // as Build does with devices
@@ -410,11 +410,11 @@ func TestBootExpander(t *testing.T) {
 
 const canaryPath = "/etc/passwd"
 
-// TestMain leaves a file open that is not close-on-exec, as a careless parent process may: QEMU must not get it.
+// TestMain leaves a file open that is not close-on-exec, as a careless parent process may: QEMU must not inherit it.
 func TestMain(m *testing.M) {
 	fd, err := unix.Open(canaryPath, unix.O_RDONLY, 0)
 	if err == nil {
-		// A high number: QEMU's own files take the low ones.
+		// The number is high, because QEMU's own files use the low ones.
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD, 100)
 	}
 	if err != nil {
@@ -423,7 +423,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestPanic has the VM's kernel panic: the VM ends, and says so.
+// TestPanic has the VM's kernel panic: the VM ends and reports it.
 func TestPanic(t *testing.T) {
 	r := newRig(t)
 	v, port := r.start(onePlan(), Files{}, Options{})

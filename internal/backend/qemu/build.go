@@ -17,20 +17,20 @@ type Machine struct {
 	path  string
 	parts []part
 	slots []slot
-	bytes uint64           // of memory, for messages
-	later []map[string]any // netdevs that are added when it runs
+	bytes uint64           // size of the memory, for messages
+	later []map[string]any // netdevs that are added while it runs
 
 	jailed    *jailing  // nil: it runs in this process's namespaces
 	served    []served  // exports that a virtiofsd serves
-	virtiofsd virtiofsd // of served
-	passt     string    // the program that is the user network; "": QEMU is
-	uplinks   []int     // the files of links that go to a user network in a process of its own
+	virtiofsd virtiofsd // program that serves served
+	passt     string    // program of the user network; "": QEMU's own
+	uplinks   []int     // files of links to a user network in a process of its own
 }
 
-// slot is a file that QEMU inherits. Their order is the order of their descriptors, from firstFD on.
+// slot is a file that QEMU inherits. Slots are in the order of their descriptors, from firstFD on.
 type slot struct {
 	kind  slotKind
-	index int // of a link's file, a veiled export, a virtiofsd
+	index int // index of a link's file, a veiled export, a virtiofsd
 }
 
 type slotKind int
@@ -54,8 +54,8 @@ func (m *Machine) add(kind slotKind, index int) int {
 	return firstFD + len(m.slots) - 1
 }
 
-// Build renders a VM of a plan. It reads nothing of the host.
-// Errors say which part of the plan or the settings cannot be rendered, or what this QEMU lacks.
+// Build renders a VM of a plan. It reads nothing of the host. The error names the part of the plan or the settings
+// that cannot be rendered, or the feature that this QEMU lacks.
 func Build(vm plan.VM, s backend.Settings, caps Caps) (*Machine, error) {
 	m := &Machine{Name: vm.Name, path: caps.Path, bytes: vm.MemoryBytes}
 	low := lower.Of(&vm)
@@ -76,14 +76,14 @@ func Build(vm plan.VM, s backend.Settings, caps Caps) (*Machine, error) {
 	return m, nil
 }
 
-// What to do about a QEMU without a device.
+// Remedies for a QEMU without a device.
 const (
 	cureExports = "say files: virtiofs, or take a QEMU that is built with virtfs, with --qemu"
 	cureIvshmem = "say region: {device: devdax}, or region: {size: 0} for none, or take another QEMU with --qemu (Red Hat's has no ivshmem)"
 	cureDevdax  = "say region: {device: ivshmem}, or region: {size: 0} for none"
 )
 
-// checkCaps fails for what this QEMU cannot do.
+// checkCaps returns an error for features that this QEMU lacks.
 func checkCaps(vm plan.VM, low lower.Machine, s backend.Settings, caps Caps) error {
 	if !caps.Q35 {
 		return fmt.Errorf("%s has no machine type q35: %s", caps.Path, whatToInstall)
@@ -132,13 +132,13 @@ func checkCaps(vm plan.VM, low lower.Machine, s backend.Settings, caps Caps) err
 	}
 	for _, err := range errs {
 		if err != nil {
-			return err // one is enough for a line
+			return err // one is enough for an error
 		}
 	}
 	return nil
 }
 
-// checkStrict fails for what would make a jail weaker than it is promised to be.
+// checkStrict rejects settings that would make a jail weaker than promised.
 func checkStrict(s backend.Settings, caps Caps) error {
 	if !caps.Sandbox {
 		return fmt.Errorf("isolation=strict: %s (%s) is built without seccomp", caps.Path, caps.Version)
@@ -159,7 +159,7 @@ func checkStrict(s backend.Settings, caps Caps) error {
 	return nil
 }
 
-// assemble puts the parts together, in the order in which the guest finds them.
+// assemble adds the parts in the order in which the guest finds them.
 func (m *Machine) assemble(vm plan.VM, low lower.Machine, s backend.Settings, caps Caps) error {
 	tcg := s.Accel == host.TCG
 	vcpus := smp{vm.VCPUs, vm.Sockets, vm.Dies, vm.Cores, vm.Threads}.withSpare()
@@ -192,7 +192,7 @@ func (m *Machine) assemble(vm plan.VM, low lower.Machine, s backend.Settings, ca
 		m.use(mmioWindow{low.MMIO})
 	}
 	if low.IOMMU {
-		m.use(iommu{Devices: len(vm.Devices) > 0}) // before the devices that are behind it
+		m.use(iommu{Devices: len(vm.Devices) > 0}) // before the devices behind it
 	}
 	m.use(agentPort{chardev{"agent", m.add(slotChannel, 0)}, backend.AgentPort})
 	m.use(kernel{
@@ -212,8 +212,8 @@ func (m *Machine) assemble(vm plan.VM, low lower.Machine, s backend.Settings, ca
 
 func (m *Machine) use(p ...part) { m.parts = append(m.parts, p...) }
 
-// firmware is qboot's path where it does: it saves 0.8 s under TCG, but leaves memory types to chance
-// (no MTRRs, so no write combining), starts no bzImage and does not number the buses of PCIe expanders.
+// firmware returns qboot's path if qboot works: it saves 0.8 s under TCG, but does not set memory types (no MTRRs,
+// hence no write combining), boots no bzImage and does not number the buses of PCIe expanders.
 func firmware(vm plan.VM, s backend.Settings, caps Caps) string {
 	if s.Accel == host.TCG && s.PVH && len(vm.Devices) == 0 {
 		return caps.Qboot
@@ -221,8 +221,8 @@ func firmware(vm plan.VM, s backend.Settings, caps Caps) string {
 	return ""
 }
 
-// showsLeaves says whether the guest may see dies and threads. QEMU 10.0.2 ends by a failed assertion when SeaBIOS
-// reads the CPUID leaf that lists them under TCG; with qboot, which does not, and with KVM it cannot.
+// showsLeaves reports whether the guest may see dies and threads. QEMU 10.0.2 aborts by a failed assertion when
+// SeaBIOS reads the CPUID leaf that lists them under TCG; qboot does not read it, and KVM is not affected.
 func showsLeaves(accel host.Accel, bios string) bool { return accel == host.KVM || bios != "" }
 
 func (m *Machine) useExports(exports []backend.Export, d virtiofsd) error {
@@ -255,7 +255,7 @@ func (m *Machine) useExports(exports []backend.Export, d virtiofsd) error {
 	return nil
 }
 
-// useLinks adds the cards; with apart a user network is in a process of its own, at the other end of its filter.
+// useLinks adds the cards; if apart is set a user network is in a process of its own, at the other end of its filter.
 func (m *Machine) useLinks(links []backend.Link, apart bool) {
 	files := 0
 	for i, l := range links {
@@ -274,8 +274,8 @@ func (m *Machine) useLinks(links []backend.Link, apart bool) {
 	}
 }
 
-// useDevices puts each device of the host into a root port, behind the expander of the node that the
-// plan shows it on, in the order of the nodes; what is on none, on the VM's own root.
+// useDevices puts each device of the host into a root port, behind the expander of its planned node, in the order of
+// the nodes; devices on no node are on the VM's own root.
 func (m *Machine) useDevices(vm plan.VM, low lower.Machine) error {
 	for _, d := range vm.Devices {
 		switch {
@@ -316,7 +316,7 @@ func (m *Machine) useSlots(vm plan.VM, bus string, devices []int) {
 	}
 }
 
-// Args is the command line, the program first.
+// Args returns the command line, beginning with the program.
 func (m *Machine) Args() []string {
 	args := []string{m.path}
 	for _, p := range m.parts {

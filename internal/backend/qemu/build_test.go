@@ -10,7 +10,7 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// TestBuildErrors changes a good VM in one place at a time: each is refused, in one line that says where.
+// TestBuildErrors changes one part of a good VM at a time: each is rejected with one line that names the part.
 func TestBuildErrors(t *testing.T) {
 	type vmEdit = func(*plan.VM)
 	type setEdit = func(*backend.Settings)
@@ -123,7 +123,7 @@ func TestBuildErrors(t *testing.T) {
 	}
 }
 
-// TestSpareCPU holds the rule that atomics between VMs depend on.
+// TestSpareCPU verifies the rule on which atomics between VMs depend.
 func TestSpareCPU(t *testing.T) {
 	for _, accel := range []host.Accel{host.TCG, host.KVM} {
 		m, err := Build(onePlan(), backend.Settings{Accel: accel}, capturedCaps(t, qemu72))

@@ -37,7 +37,7 @@ func (s serialConsole) Args() []string {
 	return append(s.Chardev.Args(), "-serial", "chardev:"+s.Chardev.ID)
 }
 
-// agentPort is the virtio-serial port that leads to the guest agent.
+// agentPort is the virtio-serial port connected to the guest agent.
 type agentPort struct {
 	Chardev chardev
 	Name    string
@@ -51,7 +51,7 @@ func (p agentPort) Valid() error {
 }
 
 func (p agentPort) Args() []string {
-	// Port 0 is kept for a console, so there are two. Each costs the guest's driver two queues.
+	// Port 0 is reserved for a console, so two ports are needed. Each costs the guest's driver two queues.
 	return append(p.Chardev.Args(), "-device", "virtio-serial-pci,id=serial0,max_ports=2",
 		"-device", option("virtserialport", "bus=serial0.0", "nr=1", "chardev="+p.Chardev.ID, "name="+p.Name))
 }

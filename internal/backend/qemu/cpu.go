@@ -8,12 +8,12 @@ import (
 	"nearmetal/internal/host"
 )
 
-// accelerator is how the VM's instructions run, and the CPU model that goes with it.
+// accelerator states how the VM's instructions run, and the CPU model.
 type accelerator struct {
 	Accel       host.Accel
-	Dedicated   bool // every vCPU has a host CPU to itself: the guest may spin
+	Dedicated   bool // every vCPU has a host CPU of its own: the guest may spin
 	PhysBits    int  // width of physical addresses, 0: the default
-	Leaves      bool // a socket has several dies, or a core threads, which the guest's kernel is to see
+	Leaves      bool // the guest's kernel sees the dies of a socket and the threads of a core
 	SlowStrings bool // host.SlowStrings
 }
 
@@ -35,15 +35,17 @@ func (a accelerator) Args() []string {
 	if a.Accel == host.TCG {
 		vendor := ""
 		if a.Leaves {
-			// TCG's own model is an AMD processor without the leaves that tell of dies, threads and caches there.
+			// TCG's own model is an AMD processor without the leaves that report dies, threads and caches there.
 			vendor = "vendor=GenuineIntel"
 		}
-		// Without rep movsb and stosb: TCG runs them byte by byte, six to eight times slower than any other copy.
+		// erms and fsrm are removed, because TCG runs rep movsb and stosb byte by byte, six to eight times slower
+		// than any other copy.
 		return []string{"-accel", option("tcg", fmt.Sprintf("tb-size=%d", lower.TCGCode)), "-cpu", option("max", "-erms", "-fsrm", vendor, physBits)}
 	}
 	cpu := []string{"migratable=off"}
 	if a.Leaves {
-		// On AMD hosts these leaves are on request, and QEMU shows each thread as a core without them; on Intel's, QEMU leaves it out with a warning.
+		// On AMD hosts these leaves must be requested, and without them QEMU presents each thread as a core; on Intel
+		// hosts QEMU ignores the request with a warning.
 		cpu = append(cpu, "topoext=on")
 	}
 	if a.SlowStrings {
@@ -58,21 +60,21 @@ func (a accelerator) Args() []string {
 	return []string{"-accel", "kvm", "-cpu", option("host", cpu...)}
 }
 
-// smp is the number of vCPUs and their topology. Sockets × Dies × Cores × Threads are the CPUs that there can be.
+// smp is the number of vCPUs and their topology. Sockets × Dies × Cores × Threads is the maximum number of CPUs.
 type smp struct {
 	CPUs    int // present at the start
 	Sockets int
-	Dies    int // a socket
-	Cores   int // a die
-	Threads int // a core
+	Dies    int // per socket
+	Cores   int // per die
+	Threads int // per core
 }
 
-// maxVCPUs is what q35 takes in every QEMU that nearmetal runs with.
+// maxVCPUs is the maximum of q35 in every supported QEMU.
 const maxVCPUs = 288
 
-// withSpare adds room for a second CPU to a VM with one. With a single possible CPU, QEMU's TCG does atomic
-// operations and fences that other VMs on the same region do not see as such. What counts is QEMU's
-// maximum: kernels from 6.9 on do not count a CPU that is not there, and need not.
+// withSpare adds room for a second CPU to a VM with one. With a single possible CPU, QEMU's TCG emits atomic
+// operations and fences that are not atomic for other VMs on the same region. Only QEMU's maximum matters: kernels
+// from 6.9 on do not count a CPU that is not present, and need not.
 func (s smp) withSpare() smp {
 	if s.CPUs == 1 && s.max() == 1 {
 		s.Sockets = 2

@@ -8,9 +8,9 @@ import (
 
 // part is one part of a machine: a device, its backend, or a global setting.
 type part interface {
-	// Valid fails for what QEMU would refuse or misread.
+	// Valid returns an error for values that QEMU would reject or misread.
 	Valid() error
-	// Args are the part's arguments on QEMU's command line. They are defined only for a valid part.
+	// Args returns the part's arguments on QEMU's command line. They are defined only for a valid part.
 	Args() []string
 }
 
@@ -27,7 +27,7 @@ func option(first string, rest ...string) string {
 
 func comma(s string) string { return strings.ReplaceAll(s, ",", ",,") }
 
-// validID checks a name that becomes part of an option: what QEMU takes for an id.
+// validID checks a name that becomes part of an option against QEMU's rules for IDs.
 func validID(what, s string, limit int) error {
 	if s == "" || len(s) > limit {
 		return fmt.Errorf("%s %.60q: 1 to %d characters", what, s, limit)
@@ -41,12 +41,12 @@ func validID(what, s string, limit int) error {
 	return nil
 }
 
-// fdPath is the path by which QEMU opens an inherited file anew.
+// fdPath returns the path by which QEMU reopens an inherited file.
 func fdPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
 const mib = 1 << 20
 
-// size writes bytes as QEMU reads them, exactly.
+// size formats bytes exactly, as QEMU parses them.
 func size(bytes uint64) string {
 	if bytes%mib == 0 {
 		return fmt.Sprintf("%dM", bytes/mib)

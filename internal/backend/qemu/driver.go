@@ -34,14 +34,14 @@ func init() {
 	})
 }
 
-// driver starts VMs as children of this process. Its caps are Probe's.
+// driver starts VMs as children of this process. Its caps are found by Probe.
 type driver struct{ caps Caps }
 
-// Probe finds the QEMU that the file names, or this host's, and whether KVM works.
+// Probe finds the QEMU that the file names, or this host's, and detects whether KVM works.
 func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, error) {
 	p := &backend.Probed{}
 	var g errgroup.Group
-	g.Go(func() error { // some 0.1 s each when they are not cached
+	g.Go(func() error { // some 0.1 s each if not cached
 		path, err := Find(s.QEMU)
 		if err == nil {
 			d.caps, err = Probe(ctx, path)
@@ -76,7 +76,7 @@ func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, e
 	return p, nil
 }
 
-// seam is what the installed QEMU can do, in the words that all backends share.
+// seam translates the installed QEMU's capabilities to those that all backends share.
 func (c Caps) seam() backend.Caps {
 	has := func(device string) bool { return slices.Contains(c.Devices, device) }
 	s := backend.Caps{
@@ -88,7 +88,7 @@ func (c Caps) seam() backend.Caps {
 			s.Links = append(s.Links, k)
 		}
 	}
-	// 9p first: it leaves the VM's memory private, which may then be in huge pages without being asked for.
+	// 9p is first: it leaves the VM's memory private, which may then use huge pages without being requested.
 	if has("virtio-9p-pci") {
 		s.Exports = append(s.Exports, backend.Export9p)
 	}
@@ -125,10 +125,9 @@ func (c Caps) seam() backend.Caps {
 	return s
 }
 
-// regionDevice chooses how a region is shown where the user leaves it open. On AMD, KVM
-// honours the guest's uncached mapping of a PCI BAR, and the region would be some hundred
-// times slower; a devdax device is mapped write-back everywhere. Elsewhere ivshmem is in
-// effect write-back and costs no time at boot.
+// regionDevice chooses the device of a region if the user leaves it open. On AMD, KVM honours the guest's uncached
+// mapping of a PCI BAR, and the region would be some hundred times slower; a devdax device is mapped write-back
+// everywhere. Elsewhere ivshmem is in effect write-back and does not slow down the boot.
 func regionDevice(accel host.Accel, there []string) string {
 	if accel == host.KVM && cpuVendor() == "AuthenticAMD" || !slices.Contains(there, "ivshmem") && slices.Contains(there, "devdax") {
 		return "devdax"
@@ -146,7 +145,7 @@ func cpuVendor() string {
 	return ""
 }
 
-// Prepare raises the limit on locked memory for VMs with devices, or says that it is too low.
+// Prepare raises the limit on locked memory for VMs with devices, or fails if it is too low.
 func (d *driver) Prepare(_ context.Context, p *plan.Plan, _ func(backend.Ref) error) error {
 	return checkLocked(p)
 }
@@ -174,7 +173,7 @@ func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance
 		Record: func(pid int, part string) error {
 			it, err := refOf(part+r.VM.Name, pid)
 			if err != nil {
-				return nil // it has ended; what follows says why
+				return nil // it has ended; the error follows below
 			}
 			if part == "" {
 				ref = it
@@ -199,11 +198,11 @@ type instance struct {
 	*VM
 	ref     backend.Ref
 	channel net.Conn
-	handed  atomic.Bool // the channel is the caller's
+	handed  atomic.Bool // the caller owns the channel
 }
 
-// refOf names a QEMU process for the journal: PDEATHSIG ends QEMU with us; the journal is for the
-// case that it did not.
+// refOf identifies a QEMU process for the journal. PDEATHSIG ends QEMU with this process; the journal covers the case
+// that it does not.
 func refOf(vm string, pid int) (backend.Ref, error) {
 	start, err := process.Start(pid)
 	if err != nil {
@@ -240,7 +239,7 @@ func (i *instance) Inspect(ctx context.Context, vm *plan.VM, region *plan.Region
 	return qemufacts.Gather(ctx, qemufacts.QEMU{Plan: vm, PID: i.PID(), QMP: i.qmp}, region)
 }
 
-// Attach finds a QEMU of another process by its number and start.
+// Attach finds a QEMU of another process by its PID and start time.
 func (d *driver) Attach(_ context.Context, r backend.Ref) (backend.Instance, error) {
 	pid, err := strconv.Atoi(r.ID["pid"])
 	if err != nil || pid < 2 || r.ID["start"] == "" {
@@ -279,7 +278,7 @@ func (a *attached) Pause(context.Context) error { return errAttached }
 
 func (a *attached) Resume(context.Context) error { return errAttached }
 
-// killWait is how long a process may take to end after SIGKILL where ctx sets no bound.
+// killWait is the time that a process may need to end after SIGKILL if ctx sets no bound.
 const killWait = 10 * time.Second
 
 func (a *attached) Kill(ctx context.Context) error {

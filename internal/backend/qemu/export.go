@@ -12,18 +12,18 @@ import (
 type export struct {
 	backend.Export
 	Index int
-	FD    int // of the veiled directory; 0: it is opened by its path
+	FD    int // of the veiled directory; 0: opened by its path
 }
 
 // rootTag is the mount tag of a VM's root, which does not change while the VM runs.
 const rootTag = "root"
 
-// maxTag is the length of a mount tag that the guest's driver takes, in bytes.
+// maxTag is the maximum length of a mount tag in the guest's driver, in bytes.
 const maxTag = 31
 
 func (e export) Valid() error { return validExport(e.Export) }
 
-// validExport checks what every kind of export needs.
+// validExport checks the requirements of all kinds of exports.
 func validExport(e backend.Export) error {
 	if err := validID("mount tag", e.Tag, maxTag); err != nil {
 		return err
@@ -44,10 +44,10 @@ func (e export) Args() []string {
 	if e.ReadOnly {
 		fs = append(fs, "security_model=passthrough", "readonly=on")
 	} else {
-		// As passthrough, but a QEMU that is not root may fail to give a new file to its owner.
+		// As passthrough, but a QEMU that is not root may fail to change the owner of a new file.
 		fs = append(fs, "security_model=none")
 	}
-	// Files of several of the host's file systems may have equal inode numbers.
+	// Files on different file systems of the host may have equal inode numbers.
 	fs = append(fs, "multidevs=remap")
 	return []string{"-fsdev", option("local", fs...), "-device", option("virtio-9p-pci", "fsdev="+id, "mount_tag="+e.Tag)}
 }

@@ -14,17 +14,17 @@ import (
 	"nearmetal/internal/host/isolate"
 )
 
-// Each export by virtiofs is served by a virtiofsd of its own, a child of this process as QEMU is one. It ends by
-// itself when its QEMU does. One that ends before leaves a VM whose every access waits for ever: the VM is ended.
+// Each export by virtiofs is served by a virtiofsd of its own, a child of this process like QEMU. It ends when its
+// QEMU does. If it ends earlier, every access in the VM would wait forever, so the VM is ended.
 
 // served is an export that a virtiofsd serves.
 type served struct {
 	backend.Export
-	tree int // of Files.Exports, where it is veiled
+	tree int // index in Files.Exports, if veiled
 }
 
 // startFiles starts a virtiofsd for each such export, and returns QEMU's ends in their order. The caller closes them.
-// One that is veiled is served from a jail.
+// A veiled export is served from a jail.
 func (v *VM) startFiles(m *Machine, f Files, o Options) (ends []*os.File, err error) {
 	for _, e := range m.served {
 		listener, end, err := socketTo(filepath.Dir(o.ConsoleLog))
@@ -44,7 +44,7 @@ func (v *VM) startFiles(m *Machine, f Files, o Options) (ends []*os.File, err er
 	return ends, nil
 }
 
-// start starts a virtiofsd that serves e at listener; of trees the veiled export is number n.
+// start starts a virtiofsd that serves e at listener; its veiled export is trees[n].
 func (d virtiofsd) start(e backend.Export, listener *os.File, trees []*os.File, n int) (*child, error) {
 	if !e.Veiled {
 		return spawn(d.args(e, false), []*os.File{listener}, nil)
@@ -63,8 +63,8 @@ func (d virtiofsd) start(e backend.Export, listener *os.File, trees []*os.File, 
 	return c, nil
 }
 
-// socketTo returns a listening socket that nobody can reach any more, and an end that is connected to it. dir is a
-// directory that only the user may enter, where the socket has a name for a moment; ".": a new one.
+// socketTo returns a listening socket to which no other process can connect any more, and an end that is connected to
+// it. dir is a directory that only the user may enter, where the socket has a name for a moment; ".": a new one.
 func socketTo(dir string) (listener, end *os.File, err error) {
 	if dir == "." {
 		if dir, err = os.MkdirTemp("", "nearmetal-"); err != nil {
@@ -115,14 +115,14 @@ func socketTo(dir string) (listener, end *os.File, err error) {
 	return listener, end, nil
 }
 
-// helper is a process that a VM cannot do without.
+// helper is a process that a VM depends on.
 type helper struct {
 	*child
 	what string
 	path string // of its program
 }
 
-// addHelper takes a process that has been started as one of the VM's, and has it recorded.
+// addHelper adds a started process to the VM's helpers, and has it recorded.
 func (v *VM) addHelper(c *child, what, path string, o Options, part string) error {
 	v.helpers = append(v.helpers, helper{c, what, path})
 	if o.Record == nil {
@@ -131,7 +131,7 @@ func (v *VM) addHelper(c *child, what, path string, o Options, part string) erro
 	return o.Record(c.cmd.Process.Pid, part)
 }
 
-// endHelpers ends them, and waits until they are gone.
+// endHelpers ends the helpers, and waits until they are gone.
 func (v *VM) endHelpers() {
 	for _, h := range v.helpers {
 		h.kill()
@@ -141,10 +141,10 @@ func (v *VM) endHelpers() {
 	}
 }
 
-// lastWords bounds how long QEMU may take to end after it has left a helper, which then ended well.
+// lastWords bounds the time between the end of a helper, which QEMU has closed, and QEMU's own end.
 const lastWords = 10 * time.Second
 
-// watchHelper ends the VM when a helper ends before it: what is left would wait for answers for ever.
+// watchHelper ends the VM when a helper ends first, because the rest would wait for answers forever.
 func (v *VM) watchHelper(h helper) {
 	select {
 	case <-v.child.done:
@@ -153,7 +153,7 @@ func (v *VM) watchHelper(h helper) {
 	}
 	if h.child.err == nil {
 		select {
-		case <-v.child.done: // QEMU left it at its own end
+		case <-v.child.done: // QEMU closed it at its own end
 			return
 		case <-time.After(lastWords):
 		}
@@ -164,7 +164,7 @@ func (v *VM) watchHelper(h helper) {
 	v.child.kill()
 }
 
-// failedHelper is the error of a helper that ended before QEMU was up; nil: none did.
+// failedHelper returns the error of a helper that ended before QEMU was up; nil: none.
 func (v *VM) failedHelper() error {
 	for _, h := range v.helpers {
 		select {

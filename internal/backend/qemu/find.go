@@ -11,13 +11,13 @@ import (
 	"nearmetal/internal/backend/console"
 )
 
-// redHatPath is where Red Hat and its kin put QEMU, outside of PATH.
+// redHatPath is where Red Hat and its derivatives install QEMU, outside of PATH.
 var redHatPath = "/usr/libexec/qemu-kvm"
 
 const whatToInstall = "install qemu-system-x86 (Debian, Ubuntu), qemu-kvm (Red Hat) or qemu-system-x86-core (Fedora)"
 
-// Find returns the absolute path of the QEMU program: want (a path or a name), or where it is empty the
-// first of qemu-system-x86_64 in PATH and /usr/libexec/qemu-kvm. Its error names the package to install.
+// Find returns the absolute path of the QEMU program: want (a path or a name), or if it is empty the first of
+// qemu-system-x86_64 in PATH and /usr/libexec/qemu-kvm. Its error names the package to install.
 func Find(want string) (string, error) {
 	if want != "" {
 		p, err := exec.LookPath(want)
@@ -35,7 +35,7 @@ func Find(want string) (string, error) {
 	return "", fmt.Errorf("no QEMU (qemu-system-x86_64 in PATH, or %s): %s, or name one with --qemu", redHatPath, whatToInstall)
 }
 
-// plainError takes off what a message says already: the path or the program's name.
+// plainError removes the parts that a message already has: the path or the program's name.
 func plainError(err error) error {
 	var pe *os.PathError
 	var ee *exec.Error
@@ -50,7 +50,7 @@ func plainError(err error) error {
 	return err
 }
 
-// oneLine makes a text that QEMU wrote fit for a message: one line, of bounded length, no control characters.
+// oneLine makes text that QEMU wrote suitable for a message: one line of bounded length, no control characters.
 func oneLine(s string) string {
 	return console.Harmless(strings.Join(strings.Fields(s), " "), 500)
 }

@@ -12,7 +12,7 @@ import (
 	"nearmetal/test/golden"
 )
 
-// case_ is a VM whose command line is kept in testdata/golden.
+// goldenCase is a VM whose command line is kept in testdata/golden.
 type goldenCase struct {
 	name string
 	caps string
@@ -134,7 +134,7 @@ func goldenCases() []goldenCase {
 	}
 }
 
-// TestGolden compares every case's command line, one option a line, with the file that a person has read.
+// TestGolden compares every case's command line, one option per line, with a file that a person has reviewed.
 func TestGolden(t *testing.T) {
 	for _, c := range goldenCases() {
 		t.Run(c.name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// byOption writes a command line one option a line, with its value.
+// byOption formats a command line, one option with its value per line.
 func byOption(args []string) string {
 	var b strings.Builder
 	for i, a := range args {

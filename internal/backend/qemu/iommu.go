@@ -1,9 +1,9 @@
 package qemu
 
-// iommu is a virtual VT-d with interrupt remapping: more than 255 vCPUs cannot be interrupted without.
+// iommu is a virtual VT-d with interrupt remapping, without which more than 255 vCPUs cannot be interrupted.
 type iommu struct {
-	// Devices says that functions of the host are behind it. QEMU refuses them unless the guest announces each change
-	// of its mappings (caching mode).
+	// Devices: functions of the host are behind it. QEMU rejects them unless the guest announces each change of its
+	// mappings (caching mode).
 	Devices bool
 }
 

@@ -13,19 +13,19 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// What isolation: strict puts around QEMU (docs/security.md): a jail with what QEMU reads and opens, and
-// nothing else. The user network, which needs the host's, is a process of its own (uplink.go).
+// With isolation: strict, QEMU runs in a jail (docs/security.md) that contains only the files that QEMU reads and
+// opens. The user network, which needs the host's, is a process of its own (uplink.go).
 
-// jailing is what the jail of a VM's QEMU depends on.
+// jailing holds the inputs for the jail of a VM's QEMU.
 type jailing struct {
 	kvm      bool
 	devices  []plan.Device
 	firmware string              // path; "": QEMU's own
-	write    []bool              // by the slots: a guest may write there
+	write    []bool              // by slot: a guest may write there
 	change   func(*isolate.Jail) // for tests; nil: nothing
 }
 
-// jailing returns that of the VM.
+// jailing returns the VM's jailing.
 func (m *Machine) jailing(vm plan.VM, s backend.Settings, caps Caps) *jailing {
 	j := &jailing{kvm: s.Accel == host.KVM, devices: vm.Devices, firmware: firmware(vm, s, caps)}
 	for _, x := range m.slots {
@@ -38,7 +38,7 @@ func (m *Machine) jailing(vm plan.VM, s backend.Settings, caps Caps) *jailing {
 	return j
 }
 
-// exportOf is the number of the export that is the veiled one number n.
+// exportOf returns the index of the n-th veiled export.
 func (m *Machine) exportOf(n int, exports []backend.Export) int {
 	for i, e := range exports {
 		if e.Veiled {
@@ -51,7 +51,7 @@ func (m *Machine) exportOf(n int, exports []backend.Export) int {
 	return -1
 }
 
-// jail makes the jail of m's QEMU; nil: there is none.
+// jail makes the jail of m's QEMU; nil: no jail.
 func (m *Machine) jail(files []*os.File, cgroup *os.File) (*isolate.Jail, error) {
 	if m.jailed == nil {
 		return nil, nil
@@ -83,7 +83,7 @@ func (m *Machine) jail(files []*os.File, cgroup *os.File) (*isolate.Jail, error)
 	return j, nil
 }
 
-// qemuJail is a jail with what any QEMU needs.
+// qemuJail returns a jail with the files that any QEMU needs.
 func qemuJail(path string, cgroup *os.File) (*isolate.Jail, error) {
 	j := &isolate.Jail{Cgroup: cgroup}
 	if p := os.Getenv("LD_LIBRARY_PATH"); p != "" {
@@ -93,7 +93,7 @@ func qemuJail(path string, cgroup *os.File) (*isolate.Jail, error) {
 	if j.Binds, err = isolate.Needs(path, j.Env); err != nil {
 		return nil, fmt.Errorf("isolation=strict: cannot find out what QEMU needs: %w", err)
 	}
-	// Firmware and modules, where distributions and a build of one's own have them.
+	// Directories where distributions and local builds install firmware and modules.
 	prefix := filepath.Dir(filepath.Dir(path))
 	for _, dir := range []string{"share/qemu", "share/qemu-kvm", "share/seabios", "share/qboot", "lib/x86_64-linux-gnu/qemu", "lib/qemu", "lib64/qemu", "lib64/qemu-kvm"} {
 		j.Binds = append(j.Binds, isolate.Bind{Path: filepath.Join(prefix, dir), Optional: true})
@@ -102,7 +102,8 @@ func qemuJail(path string, cgroup *os.File) (*isolate.Jail, error) {
 	return j, nil
 }
 
-// vfioBinds are what QEMU opens for functions of the host: their groups' files, and what sysfs says of them.
+// vfioBinds returns the files that QEMU opens for functions of the host: those of their groups, and their entries in
+// sysfs.
 func vfioBinds(devices []plan.Device) ([]isolate.Bind, error) {
 	binds := []isolate.Bind{
 		{Path: "/dev/vfio/vfio", Device: true}, {Path: "/sys/bus/pci"}, {Path: "/sys/devices"}, {Path: "/sys/kernel/iommu_groups"},
@@ -120,7 +121,7 @@ func vfioBinds(devices []plan.Device) ([]isolate.Bind, error) {
 	return binds, nil
 }
 
-// strictError says that what isolation: strict promises cannot be had.
+// strictError reports that the promises of isolation: strict cannot be kept.
 func strictError(err error) error {
 	var no *isolate.NoNamespace
 	if errors.As(err, &no) {

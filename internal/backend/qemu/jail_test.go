@@ -53,7 +53,7 @@ func attacked(t *testing.T, strict bool, what, with string) string {
 	return v.Err().Error()
 }
 
-// skipWithoutNamespace ends a test where this host lets nobody make namespaces.
+// skipWithoutNamespace skips a test on a host that permits no namespaces.
 func skipWithoutNamespace(t *testing.T, err error) {
 	t.Helper()
 	if strings.Contains(err.Error(), "lets you make no user namespace") && os.Getenv("CI") != "true" {
@@ -61,7 +61,7 @@ func skipWithoutNamespace(t *testing.T, err error) {
 	}
 }
 
-// The filter of system calls is in force: what it forbids is tried in QEMU itself.
+// TestSandboxByTrying: the filter of system calls is in force: forbidden calls are tried in QEMU itself.
 func TestSandboxByTrying(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		name := map[bool]string{false: "plain", true: "strict"}[strict]
@@ -78,7 +78,7 @@ func TestSandboxByTrying(t *testing.T) {
 	}
 }
 
-// What a QEMU that was taken over reaches from its jail, and from none.
+// TestJailByTrying compares what a compromised QEMU can access from its jail, and without one.
 func TestJailByTrying(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -104,7 +104,7 @@ func TestJailByTrying(t *testing.T) {
 	}
 }
 
-// A VM in a jail whose user network ends, ends with it, and says so; and neither outlives the other.
+// TestUplinkEnds: a VM in a jail ends with its user network and reports it, and neither outlives the other.
 func TestUplinkEnds(t *testing.T) {
 	start := func() *VM {
 		m, err := Build(onePlan(), backend.Settings{Accel: host.TCG, Strict: true,
@@ -153,7 +153,7 @@ func TestUplinkEnds(t *testing.T) {
 	}
 }
 
-// The threads that a QEMU in a pid namespace names are found, and pinned.
+// TestPinJailed: the threads that a QEMU in a pid namespace names are found, and pinned.
 func TestPinJailed(t *testing.T) {
 	vm := onePlan()
 	m, err := Build(vm, backend.Settings{Accel: host.TCG, Strict: true}, testCaps(t))
@@ -197,7 +197,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// What would make a jail weaker is refused.
+// TestStrictRefuses: settings that would make a jail weaker are rejected.
 func TestStrictRefuses(t *testing.T) {
 	caps := capturedCaps(t, qemu72)
 	strict := backend.Settings{Accel: host.TCG, Strict: true}

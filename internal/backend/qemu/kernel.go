@@ -6,7 +6,7 @@ import (
 	"nearmetal/internal/backend/lower"
 )
 
-// kernel is what the VM starts, without a boot loader.
+// kernel is the kernel that the VM boots, without a boot loader.
 type kernel struct {
 	FD       int    // of the kernel
 	InitrdFD int    // of the initramfs

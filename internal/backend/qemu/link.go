@@ -7,12 +7,12 @@ import (
 	"nearmetal/internal/backend"
 )
 
-// link is a network card and what it is joined to.
+// link is a network card and its connection.
 type link struct {
 	backend.Link
 	Index int
-	FD    [2]int // for stream and tap; of a filtered user network the card's and its own
-	Apart bool   // the user network is in another process: there is the card's file only
+	FD    [2]int // for stream and tap; for a filtered user network the card's and its own
+	Apart bool   // the user network is in another process: only the card's file exists
 }
 
 // Bounds of the MTU: what IPv6 needs, and the largest of a virtio card.
@@ -42,15 +42,15 @@ func (l link) Valid() error {
 	return nil
 }
 
-// The user network: backend.UserGuest's, with backend.UserHost.
+// Addresses of the user network: those of backend.UserGuest and backend.UserHost.
 const (
 	userNet  = "10.0.2.0/24"
 	userHost = "10.0.2.2"
 )
 
-// netdevs are the arguments of netdev_add for a link whose user network is behind a filter. A hub
-// joins the two; they are added when the machine runs: QEMU 7.2 with a hub that has no card on its
-// command line does not load an ELF kernel into the guest's memory.
+// netdevs returns the arguments of netdev_add for a link whose user network is behind a filter. A hub joins the two.
+// They are added while the machine runs, because QEMU 7.2 with a hub without a card on its command line does not load
+// an ELF kernel into the guest's memory.
 func (l link) netdevs() []map[string]any {
 	if l.Kind != backend.LinkUser || !l.Filtered || l.Apart {
 		return nil
@@ -83,7 +83,7 @@ func (l link) Args() []string {
 	default:
 		netdev(option("user", "id="+id, "net="+userNet, "host="+userHost, "ipv6=off"))
 	}
-	// romfile=: nobody starts from the network, and the ROM may not be installed.
+	// romfile=: no VM boots from the network, and the ROM may not be installed.
 	nic := []string{"netdev=" + id, "mac=" + l.MAC, "romfile="}
 	if l.MTU != 0 {
 		nic = append(nic, fmt.Sprintf("host_mtu=%d", l.MTU))

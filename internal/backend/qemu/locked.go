@@ -9,13 +9,13 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// lockedSlack is what a VM with devices locks besides its memory and region, in bytes: ROMs,
-// video memory and the like.
+// lockedSlack is the memory that a VM with devices locks in addition to its memory and region, in bytes: ROMs, video
+// memory and the like.
 const lockedSlack = 64 << 20
 
-// checkLocked says when this process may not lock the memory of a VM with devices: VFIO pins
-// all of it, and counts it against the limit of each QEMU (RLIMIT_MEMLOCK; kernel,
-// drivers/vfio/vfio_iommu_type1.c). A soft limit that is too low is raised.
+// checkLocked returns an error if this process may not lock the memory of a VM with devices: VFIO pins all of it, and
+// counts it against the limit of each QEMU (RLIMIT_MEMLOCK; kernel, drivers/vfio/vfio_iommu_type1.c). A soft limit
+// that is too low is raised.
 func checkLocked(p *plan.Plan) error {
 	need, all, who := lockedBytes(p)
 	if need == 0 || mayLockAll() {
@@ -36,7 +36,7 @@ func checkLocked(p *plan.Plan) error {
 		spec.Size(l.Max), spec.Size(need), who, spec.Size(all))
 }
 
-// lockedBytes returns what VFIO locks: of the VM that has most, called who, and of all.
+// lockedBytes returns the bytes that VFIO locks: for the VM with the most, called who, and for all.
 func lockedBytes(p *plan.Plan) (need, all uint64, who string) {
 	for i := range p.VMs {
 		v := &p.VMs[i]
@@ -55,8 +55,8 @@ func lockedBytes(p *plan.Plan) (need, all uint64, who string) {
 	return need, all, who
 }
 
-// lockedLimit returns the soft limit with which need bytes can be locked, or the one that is
-// there when the hard limit allows no more.
+// lockedLimit returns the soft limit with which need bytes can be locked, or the existing one if the hard limit does
+// not suffice.
 func lockedLimit(l unix.Rlimit, need uint64) uint64 {
 	if l.Cur < need && l.Max >= need {
 		return l.Max
@@ -64,8 +64,8 @@ func lockedLimit(l unix.Rlimit, need uint64) uint64 {
 	return l.Cur
 }
 
-// mayLockAll reports whether limits on locked memory do not bind this process: CAP_IPC_LOCK,
-// capability 14 (capabilities(7)), as root has it.
+// mayLockAll reports whether limits on locked memory do not bind this process: it has CAP_IPC_LOCK, capability 14
+// (capabilities(7)), as root does.
 func mayLockAll() bool {
 	const capIPCLock = 14
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

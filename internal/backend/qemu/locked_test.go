@@ -12,7 +12,7 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// withDevice is a plan of which one VM of two has a device.
+// withDevice returns a plan of two VMs, one with a device.
 func withDevice() *plan.Plan {
 	return &plan.Plan{Region: &plan.Region{SizeBytes: 64 * mib}, VMs: []plan.VM{
 		{Name: "vm0", MemoryBytes: 256 * mib, Devices: []plan.Device{{Address: "0000:41:10.0"}}},
@@ -21,7 +21,7 @@ func withDevice() *plan.Plan {
 	}}
 }
 
-// A VM with a device locks its memory, the region and the slack; one without locks nothing.
+// TestLockedBytes: a VM with a device locks its memory, the region and the slack; one without locks nothing.
 func TestLockedBytes(t *testing.T) {
 	need, all, who := lockedBytes(withDevice())
 	if need != 384*mib || all != 640*mib || who != "vm0" {
@@ -52,7 +52,7 @@ func TestLockedLimit(t *testing.T) {
 // limited marks the test's program as the one whose limit is lowered.
 const limited = "NEARMETAL_TEST_LOCKED"
 
-// A process without privileges and with a low limit learns what it needs, before anything
+// TestCheckLocked: a process without privileges and with a low limit gets an error with its needs before anything
 // starts.
 func TestCheckLocked(t *testing.T) {
 	if os.Getenv(limited) == "" {
@@ -76,7 +76,7 @@ func TestCheckLocked(t *testing.T) {
 	}
 }
 
-// dropLockAll takes CAP_IPC_LOCK from this thread, which the test keeps.
+// dropLockAll drops CAP_IPC_LOCK from this thread, to which the test is locked.
 func dropLockAll(t *testing.T) {
 	runtime.LockOSThread()
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -1,12 +1,12 @@
 package qemu
 
-// machineType is the machine's type, q35, with what is switched off in it.
+// machineType is the machine's type, q35, with the features that are switched off.
 type machineType struct {
 	Off      []string // properties: i8042, sata, smbus
-	Memory   string   // the id of the backend of all its memory; "": its own, or the nodes'
+	Memory   string   // ID of the backend of all its memory; "": its own, or the nodes'
 	NVDIMM   bool
-	DieCache bool // say that a die is what shares a last-level cache; by itself, QEMU means that too
-	SplitIRQ bool // an IOMMU's interrupt remapping needs it, with KVM
+	DieCache bool // state that the CPUs of a die share a last-level cache, which is also QEMU's default
+	SplitIRQ bool // required by an IOMMU's interrupt remapping under KVM
 }
 
 func (m machineType) Valid() error {
@@ -23,7 +23,7 @@ func (m machineType) Args() []string {
 	for _, p := range m.Off {
 		opts = append(opts, p+"=off")
 	}
-	// A guest's memory is in no core dump, and is not searched for pages to merge.
+	// A guest's memory is not part of core dumps, and is not searched for pages to merge.
 	opts = append(opts, "dump-guest-core=off", "mem-merge=off")
 	if m.Memory != "" {
 		opts = append(opts, "memory-backend="+m.Memory)

@@ -4,17 +4,17 @@ import (
 	"fmt"
 )
 
-// memory is how much of it the VM has.
+// memory is the size of the VM's memory.
 type memory struct {
 	Bytes uint64
-	Slots int    // for NVDIMMs
-	Extra uint64 // bytes of NVDIMMs
-	// Shared: other processes can map it, as one at the other end of a vhost-user device does. NUMA nodes have
-	// backends of their own.
+	Slots int    // number of NVDIMM slots
+	Extra uint64 // total bytes of the NVDIMMs
+	// Shared: other processes can map it, as the other end of a vhost-user device does. NUMA nodes have backends of
+	// their own.
 	Shared bool
 }
 
-// minMemory is what a distribution's kernel with its agent and a root in memory comes up in.
+// minMemory is sufficient for a distribution's kernel to boot with its agent and a root in memory.
 const minMemory = 96 * mib
 
 func (m memory) Valid() error {
@@ -29,7 +29,7 @@ func (m memory) Valid() error {
 	return nil
 }
 
-// sharedMemory is the id of the backend of shared memory.
+// sharedMemory is the ID of the backend of shared memory.
 const sharedMemory = "ram0"
 
 func (m memory) Args() []string {
@@ -40,7 +40,7 @@ func (m memory) Args() []string {
 	if m.Slots == 0 {
 		return append(args, "-m", option("size="+size(m.Bytes)))
 	}
-	// Room for each NVDIMM to be aligned in.
+	// The addition leaves room to align each NVDIMM.
 	top := m.Bytes + m.Extra + uint64(m.Slots)<<30
 	return append(args, "-m", option("size="+size(m.Bytes), fmt.Sprintf("slots=%d", m.Slots), "maxmem="+size(top)))
 }

@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// Memory is what a QEMU process holds of the host's memory, in bytes.
+// Memory is the host memory used by a QEMU process, in bytes.
 type Memory struct {
-	GuestBytes  uint64 // of the guest's RAM, touched
-	RegionBytes uint64 // of the region, touched; it is shared, and counts in every VM
+	GuestBytes  uint64 // touched memory of the guest's RAM
+	RegionBytes uint64 // touched memory of the region; it is shared, and counts in every VM
 	RestBytes   uint64 // QEMU's own: its code, heap, translated code
 }
 
-// MemoryUse reads it from /proc/PID/smaps. ramBytes are the sizes of the guest's memory backends
-// (with no NUMA nodes one: all its memory), regionBytes is the region's, 0 for none.
+// MemoryUse reads the memory use from /proc/PID/smaps. ramBytes are the sizes of the guest's memory backends (without
+// NUMA nodes one: all its memory), regionBytes is the region's size, 0 for none.
 func MemoryUse(pid int, ramBytes []uint64, regionBytes uint64) (Memory, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps", pid))
 	if err != nil {
@@ -32,8 +32,8 @@ func MemoryUse(pid int, ramBytes []uint64, regionBytes uint64) (Memory, error) {
 	return m, nil
 }
 
-// parseSmaps adds up the mappings. RAM is recognised by its size: an anonymous mapping, or a memfd, as long
-// as one of the backends, or longer by at most 4 MiB (the kernel joins neighbours).
+// parseSmaps adds up the mappings. It recognises RAM by its size: an anonymous mapping, or a memfd, as long as one of
+// the backends, or longer by at most 4 MiB (the kernel joins neighbours).
 func parseSmaps(r io.Reader, ramBytes []uint64, regionBytes uint64) (Memory, error) {
 	var m Memory
 	ram := slices.Clone(ramBytes)

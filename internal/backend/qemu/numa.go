@@ -11,10 +11,10 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// numa is the VM's NUMA nodes, each with its memory backend.
+// numa describes the VM's NUMA nodes, each with its memory backend.
 type numa struct {
 	Nodes  []plan.Node
-	Bytes  uint64 // of the VM's memory: the nodes' together
+	Bytes  uint64 // of the VM's memory: the sum of the nodes
 	CPUs   int    // vCPUs at the start
 	Max    int    // possible ones
 	Shared bool   // other processes can map the memory
@@ -82,7 +82,7 @@ func (n numa) Args() []string {
 	for i, node := range n.Nodes {
 		cpus := slices.Clone(node.VCPUs)
 		if i == 0 {
-			// The possible vCPUs that are not there need a node too.
+			// Possible vCPUs that are not present also need a node.
 			for c := n.CPUs; c < n.Max; c++ {
 				cpus = append(cpus, c)
 			}
@@ -108,7 +108,7 @@ func (n numa) Args() []string {
 	return args
 }
 
-// backend is the object that a node's memory comes from.
+// backend returns the object that provides a node's memory.
 func (n numa) backend(id string, node plan.Node) []string {
 	var args []string
 	kind, opts := "memory-backend-ram", []string{"id=" + id, "size=" + size(node.MemoryBytes)}
@@ -128,10 +128,10 @@ func (n numa) backend(id string, node plan.Node) []string {
 	case 1:
 		opts = append(opts, "policy=bind")
 	default:
-		opts = append(opts, "policy=interleave") // over these, and no other
+		opts = append(opts, "policy=interleave") // over these nodes only
 	}
 	if node.PageBytes > 4096 {
-		// A pool that is too small must be found out now, not by a SIGBUS in the middle of a job.
+		// A pool that is too small must be detected now, not by a SIGBUS during a job.
 		opts = append(opts, "prealloc=on", fmt.Sprintf("prealloc-threads=%d", max(1, min(len(node.VCPUs), 16))))
 		if len(node.HostNodes) > 0 {
 			tc := "tc" + strconv.Itoa(node.ID)
@@ -146,7 +146,7 @@ func (n numa) backend(id string, node plan.Node) []string {
 	return append(args, "-object", option(kind, opts...))
 }
 
-// ranges writes numbers, in any order, as QEMU's ranges: 0-3, 8.
+// ranges formats numbers, in any order, as QEMU's ranges: 0-3, 8.
 func ranges(list []int) []string {
 	if len(list) == 0 {
 		return nil

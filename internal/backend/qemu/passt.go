@@ -9,10 +9,10 @@ import (
 	"nearmetal/internal/backend"
 )
 
-// Where QEMU is built without slirp, a VM's user network is passt's: a process at the other end of the owner's
-// filter, which opens connections as the user, as slirp does. It fences itself in.
+// If QEMU is built without slirp, a VM's user network is passt's: a process at the other end of the owner's filter,
+// which opens connections as the user, as slirp does. It sandboxes itself.
 
-// findPasst returns the path of this host's passt; "": there is none.
+// findPasst returns the path of this host's passt; "": not installed.
 func findPasst() string {
 	path, err := exec.LookPath("passt")
 	if err != nil {
@@ -24,7 +24,7 @@ func findPasst() string {
 	return path
 }
 
-// passtArgs is the command line of the user network; the filter's end is its first inherited file.
+// passtArgs returns the command line of the user network; the filter's end is its first inherited file.
 func passtArgs(path string) []string {
 	return []string{path, "--foreground", "--quiet", "--fd", fmt.Sprint(firstFD), "--ipv4-only",
 		"--address", backend.UserGuest.Addr().String(), "--netmask", fmt.Sprint(backend.UserGuest.Bits()),

@@ -15,13 +15,13 @@ import (
 	"nearmetal/internal/sockpair"
 )
 
-// withoutSlirp is caps of a QEMU that has no user network of its own.
+// withoutSlirp returns the caps of a QEMU without a user network of its own.
 func withoutSlirp(caps Caps) Caps {
 	caps.Netdevs = slices.DeleteFunc(slices.Clone(caps.Netdevs), func(s string) bool { return s == "user" })
 	return caps
 }
 
-// passt is taken where QEMU has no user network, behind the filter, and by no jail.
+// TestPasst: passt is used if QEMU has no user network, behind the filter, and in no jail.
 func TestPasst(t *testing.T) {
 	caps := withoutSlirp(capturedCaps(t, qemu72))
 	if s := caps.seam(); slices.Contains(s.Links, backend.LinkUser) || !strings.Contains(s.Why[backend.CapUserNetwork], "install passt") {
@@ -53,7 +53,7 @@ func TestPasst(t *testing.T) {
 	}
 }
 
-// The real passt answers at the address of the host. A VM whose passt ends is ended.
+// TestPasstReal: the real passt answers at the address of the host. A VM whose passt ends is ended.
 func TestPasstReal(t *testing.T) {
 	caps := withoutSlirp(testCaps(t))
 	if caps.Passt = findPasst(); caps.Passt == "" {
@@ -80,7 +80,7 @@ func TestPasstReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	end.Close()
-	// Who has 10.0.2.2?
+	// An ARP request for 10.0.2.2.
 	arp, err := hex.DecodeString("ffffffffffff" + "525400010203" + "0806" + "0001080006040001" + "525400010203" + "0a00020f" + "000000000000" + "0a000202")
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,8 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// Pin puts the threads of the vCPUs, and QEMU's other threads, on the host CPUs that the plan says; without pins it does nothing.
+// Pin pins the threads of the vCPUs, and QEMU's other threads, to the planned host CPUs; without pins it does
+// nothing.
 func (v *VM) Pin(ctx context.Context, vm plan.VM) error {
 	if len(vm.Pins) == 0 && len(vm.EmulatorCPUs) == 0 {
 		return nil

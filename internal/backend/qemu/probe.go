@@ -21,19 +21,19 @@ import (
 
 const (
 	probeTimeout = 60 * time.Second // 0.1 s on an idle machine
-	probeFormat  = "4"              // of what is cached
+	probeFormat  = "4"              // version of the cached data
 	keepProbes   = 4                // in the cache
 )
 
-// Probe asks the QEMU program at path what it can do. The answer is cached by the file's path, size and time of change.
-// It fails for a QEMU older than 7.2, which is the oldest that nearmetal uses.
+// Probe queries the capabilities of the QEMU program at path. The result is cached by the file's path, size and time
+// of change. It fails for a QEMU older than 7.2, the oldest supported one.
 func Probe(ctx context.Context, path string) (Caps, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return Caps{}, fmt.Errorf("QEMU %w", err)
 	}
 	key := probeKey(path, st)
-	dir, _ := cache.Open() // without one it is asked each time
+	dir, _ := cache.Open() // without a cache QEMU is queried each time
 	if caps, ok := cachedCaps(dir, key); ok {
 		return caps, nil
 	}
@@ -60,7 +60,7 @@ func probeKey(path string, st os.FileInfo) string {
 	return "qemu-" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// cachedCaps returns an answer from the cache, unless the firmware it names is gone since.
+// cachedCaps returns a cached result, unless the firmware that it names no longer exists.
 func cachedCaps(dir *cache.Dir, key string) (Caps, bool) {
 	if dir == nil {
 		return Caps{}, false
@@ -82,7 +82,7 @@ func cachedCaps(dir *cache.Dir, key string) (Caps, bool) {
 	return caps, true
 }
 
-// probe runs QEMU without a machine and asks.
+// probe runs QEMU without a machine and queries it.
 func probe(ctx context.Context, path string) (Caps, error) {
 	args := []string{path, "-machine", "none", "-display", "none", "-nodefaults", "-no-user-config",
 		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control"}
@@ -106,7 +106,7 @@ func probe(ctx context.Context, path string) (Caps, error) {
 	return caps, nil
 }
 
-// probeError says why a QEMU could not be asked, by its own words if it ended.
+// probeError returns the reason why a QEMU could not be queried, in its own words if it ended.
 func probeError(path string, c *child, err error) error {
 	if !errors.Is(err, errQMPClosed) {
 		return fmt.Errorf("%s: %w", path, err)
@@ -122,7 +122,7 @@ func probeError(path string, c *child, err error) error {
 	return fmt.Errorf("%s does not work: it ended without a word (%s)", path, c.state())
 }
 
-// askCaps asks a QEMU that has no machine.
+// askCaps queries a QEMU without a machine.
 func askCaps(ctx context.Context, path string, q *QMP) (Caps, error) {
 	caps := Caps{Path: path, Version: q.version, Package: strings.TrimSpace(q.pkg)}
 	if caps.Version.less(minVersion) {
@@ -132,7 +132,7 @@ func askCaps(ctx context.Context, path string, q *QMP) (Caps, error) {
 		return Caps{}, err
 	}
 	for _, d := range probedDevices {
-		// Asked one by one: a list of all types makes QEMU load every module it has.
+		// The devices are queried one by one, because a list of all types makes QEMU load all of its modules.
 		err := q.Execute(ctx, "device-list-properties", map[string]string{"typename": d}, nil)
 		var refused *QMPError
 		if err == nil {
@@ -172,7 +172,8 @@ func (c *Caps) askAccels(ctx context.Context, q *QMP) error {
 	return nil
 }
 
-// askNetdevs finds the network backends: the variants of the argument of netdev_add, in QEMU's description of its own protocol.
+// askNetdevs finds the network backends: the variants of the argument of netdev_add, in QEMU's description of its own
+// protocol.
 func (c *Caps) askNetdevs(ctx context.Context, q *QMP) error {
 	var schema []struct {
 		Name     string `json:"name"`
@@ -198,7 +199,7 @@ func (c *Caps) askNetdevs(ctx context.Context, q *QMP) error {
 			}
 		}
 	}
-	// A build without slirp lists "user" all the same, and refuses to make one.
+	// A build without slirp also lists "user", but fails to create one.
 	user := string(backend.LinkUser)
 	err := q.Execute(ctx, "netdev_add", map[string]string{"type": user, "id": "probe"}, nil)
 	var refused *QMPError
@@ -212,7 +213,7 @@ func (c *Caps) askNetdevs(ctx context.Context, q *QMP) error {
 	return nil
 }
 
-// askMachine finds what q35 is called in full, which of probedProps it has, and smp-cache.
+// askMachine finds the full name of q35, which of probedProps it has, and smp-cache.
 func (c *Caps) askMachine(ctx context.Context, q *QMP) error {
 	var machines []struct {
 		Name  string `json:"name"`
@@ -243,7 +244,7 @@ func (c *Caps) askMachine(ctx context.Context, q *QMP) error {
 	return nil
 }
 
-// findQboot looks for the small firmware in the directories where QEMU looks for its own.
+// findQboot searches the small firmware in the directories of QEMU's own firmware.
 func findQboot(ctx context.Context, path string) string {
 	cmd := exec.CommandContext(ctx, path, "-L", "help")
 	out, err := cmd.Output()

@@ -19,7 +19,7 @@ import (
 	"nearmetal/internal/host"
 )
 
-// capture is what a real QEMU answered: a greeting, then one line a command.
+// capture is the recorded output of a real QEMU: a greeting, then one line per command.
 type capture struct {
 	greeting json.RawMessage
 	answers  map[string]captured
@@ -63,7 +63,7 @@ func readCapture(t *testing.T, name string) *capture {
 	return c
 }
 
-// commandKey makes equal commands equal, whatever the order of their arguments.
+// commandKey returns equal keys for equal commands, regardless of the order of their arguments.
 func commandKey(command string, args json.RawMessage) string {
 	var m map[string]any
 	json.Unmarshal(args, &m)
@@ -97,7 +97,7 @@ func (c *capture) serve(conn net.Conn) {
 	}
 }
 
-// ask runs the probe's questions against a captured QEMU.
+// ask runs the probe's queries against a captured QEMU.
 func (c *capture) ask(t *testing.T) (Caps, error) {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -112,7 +112,7 @@ func (c *capture) ask(t *testing.T) (Caps, error) {
 	return askCaps(ctx, "/usr/bin/qemu-system-x86_64", q)
 }
 
-// capturedCaps is the Caps of a captured QEMU on a machine that has qboot.
+// capturedCaps returns the Caps of a captured QEMU on a machine with qboot.
 func capturedCaps(t *testing.T, name string) Caps {
 	t.Helper()
 	caps, err := readCapture(t, name).ask(t)
@@ -143,8 +143,8 @@ func TestProbeCaptured(t *testing.T) {
 	}
 }
 
-// TestProbeRedHat is a QEMU as Red Hat builds it: without ivshmem, 9p and slirp. Its description of the protocol lists
-// "user" all the same.
+// TestProbeRedHat probes a QEMU as built by Red Hat: without ivshmem, 9p and slirp. Its description of the protocol
+// nevertheless lists "user".
 func TestProbeRedHat(t *testing.T) {
 	c := readCapture(t, qemu10)
 	for key, a := range c.answers {
@@ -162,7 +162,7 @@ func TestProbeRedHat(t *testing.T) {
 	if err != nil || caps.Ivshmem() || caps.UserNet() || !slices.Contains(caps.Netdevs, "stream") {
 		t.Errorf("%+v, %v", caps, err)
 	}
-	// What is left: a region as devdax, and files by virtiofs where there is a virtiofsd.
+	// The remaining capabilities: a region as devdax, and files by virtiofs if a virtiofsd is installed.
 	caps.VirtiofsdWhy = "no virtiofsd: install it"
 	s := caps.seam()
 	if !slices.Equal(s.Regions, []string{"devdax"}) || regionDevice(host.KVM, s.Regions) != "devdax" || len(s.Exports) != 0 || s.Veil ||
@@ -184,7 +184,7 @@ func TestProbeTooOld(t *testing.T) {
 	}
 }
 
-// TestProbeReal asks the QEMU of this machine, twice: the second answer comes from the cache.
+// TestProbeReal queries the QEMU of this machine twice: the second result comes from the cache.
 func TestProbeReal(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	first := testCaps(t)
@@ -196,7 +196,7 @@ func TestProbeReal(t *testing.T) {
 	if second := testCaps(t); !reflect.DeepEqual(first, second) {
 		t.Errorf("from the cache %+v, was %+v", second, first)
 	}
-	// A damaged entry is asked for anew.
+	// A damaged cache entry causes a new query.
 	os.WriteFile(list[0], []byte("{}"), 0o600)
 	if third := testCaps(t); !reflect.DeepEqual(first, third) {
 		t.Errorf("after damage %+v, was %+v", third, first)
@@ -228,7 +228,7 @@ func TestProbeFailures(t *testing.T) {
 			t.Errorf("%s: %v; want %q", filepath.Base(tt.path), err, tt.want)
 		}
 	}
-	// One that never answers is given up when the context is done, and killed.
+	// A QEMU that never answers is killed when the context is done.
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := Probe(ctx, script("silent", "#!/bin/sh\nexec sleep 1000\n")); !errors.Is(err, context.DeadlineExceeded) {

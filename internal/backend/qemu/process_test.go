@@ -22,7 +22,7 @@ import (
 	"nearmetal/internal/sockpair"
 )
 
-// idle starts a VM whose kernel is not a kernel: QEMU comes up all the same, and that is all these tests need.
+// idle starts a VM whose kernel is not a kernel: QEMU comes up nevertheless, which is all that these tests need.
 func idle(t *testing.T, edit func(*plan.VM)) (*VM, error) {
 	t.Helper()
 	vm := onePlan()
@@ -56,7 +56,7 @@ func startIdle(t *testing.T, m *Machine, links ...*os.File) (*VM, error) {
 	}
 	t.Cleanup(func() { ours.Close() })
 	defer theirs.Close()
-	// A multiboot-less bzImage header with a tiny "kernel": QEMU looks no closer before the VM runs.
+	// A multiboot-less bzImage header with a tiny "kernel": QEMU checks no more before the VM runs.
 	kernel := make([]byte, 8192)
 	copy(kernel[0x202:], "HdrS\x0f\x02")
 	kernel[0x1f1], kernel[0x211], kernel[0x22f] = 4, 1, 0x7f // setup sectors, loaded high, room for the initrd
@@ -85,7 +85,7 @@ func TestQuit(t *testing.T) {
 	}
 }
 
-// TestQuitStopped has a QEMU that cannot answer: Quit kills it when its time is up.
+// TestQuitStopped: Quit kills a QEMU that cannot answer when its time is up.
 func TestQuitStopped(t *testing.T) {
 	v, err := idle(t, nil)
 	if err != nil {
@@ -191,8 +191,8 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// TestParentDies kills a process that has started a VM, without a chance to clean up: the VM must go too.
-// The test is that process itself when the environment says so.
+// TestParentDies kills a process that has started a VM, without a chance to clean up: the VM must also end. With an
+// environment variable set the test is that process.
 func TestParentDies(t *testing.T) {
 	if os.Getenv("NEARMETAL_TEST_PARENT") != "" {
 		v, err := idle(t, nil)

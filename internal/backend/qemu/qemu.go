@@ -1,6 +1,6 @@
-// Package qemu carries a plan out with QEMU processes: it probes what the
-// installed QEMU can do, renders a VM of a plan as a command line made of typed
-// devices, starts it as a child that dies with its parent, and talks QMP to it.
+// Package qemu carries out a plan with QEMU processes: it probes the capabilities of the installed QEMU, renders a VM
+// of a plan as a command line made of typed devices, starts it as a child that dies with its parent, and communicates
+// with it by QMP.
 package qemu
 
 import (

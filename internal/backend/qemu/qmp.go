@@ -16,10 +16,10 @@ import (
 
 const (
 	maxQMPLine = 4 << 20 // bytes; the longest answer, query-qmp-schema's, has 0.2 MB
-	maxEvents  = 64      // events kept for a reader who is slow
+	maxEvents  = 64      // events kept for a slow reader
 )
 
-// errQMPClosed ends every call when QEMU is gone.
+// errQMPClosed is the error of every call after QEMU's end.
 var errQMPClosed = errors.New("QEMU's monitor is closed")
 
 // QMP is a client of QEMU's monitor protocol on a connected stream. Its methods may be used concurrently.
@@ -37,13 +37,13 @@ type QMP struct {
 	pkg     string
 }
 
-// Event is something that QEMU reports by itself.
+// Event is an unsolicited report of QEMU.
 type Event struct {
 	Name string          // SHUTDOWN, RESET, …
 	Data json.RawMessage // its arguments, or nil
 }
 
-// QMPError is QEMU's answer to a command that it could not carry out.
+// QMPError is QEMU's answer to a command that failed.
 type QMPError = qemufacts.Refused
 
 // qmpMessage is any line that QEMU sends.
@@ -64,8 +64,8 @@ type qmpMessage struct {
 	Data  json.RawMessage `json:"data"`
 }
 
-// newQMP takes over a connection, waits for QEMU's greeting and enters command mode.
-// The connection is closed when it fails or ctx is done first.
+// newQMP takes ownership of a connection, waits for QEMU's greeting and enters command mode. It closes the connection
+// if it fails or ctx is done first.
 func newQMP(ctx context.Context, conn io.ReadWriteCloser) (*QMP, error) {
 	q := &QMP{conn: conn, events: make(chan Event, maxEvents), done: make(chan struct{}), pending: map[string]chan<- qmpMessage{}}
 	greeting := make(chan struct{})
@@ -88,8 +88,8 @@ func newQMP(ctx context.Context, conn io.ReadWriteCloser) (*QMP, error) {
 	return q, nil
 }
 
-// Execute runs a command with its arguments (marshalled to a JSON object; nil for none) and
-// unmarshals what it returns into result (nil to ignore it). A command that QEMU refuses returns a *QMPError.
+// Execute runs a command with its arguments (marshalled to a JSON object; nil for none) and unmarshals its result
+// into result (nil to ignore it). A command that QEMU rejects returns a *QMPError.
 func (q *QMP) Execute(ctx context.Context, command string, args, result any) error {
 	answer := make(chan qmpMessage, 1)
 	q.mu.Lock()
@@ -140,17 +140,18 @@ func (q *QMP) Execute(ctx context.Context, command string, args, result any) err
 	}
 }
 
-// Events are what QEMU reports by itself; closed when QEMU is gone. Who does not read loses the oldest.
+// Events returns the channel of QEMU's events, which is closed when QEMU ends. If nobody reads them, the oldest are
+// dropped.
 func (q *QMP) Events() <-chan Event { return q.events }
 
-// Close ends the connection; QEMU goes on.
+// Close closes the connection; QEMU continues.
 func (q *QMP) Close() error {
 	err := q.conn.Close()
 	<-q.done
 	return err
 }
 
-// read hands out QEMU's lines until there are no more. greeting is closed at the first one.
+// read passes on QEMU's lines until the stream ends. greeting is closed at the first one.
 func (q *QMP) read(greeting chan struct{}) {
 	err := q.readLines(greeting)
 	q.mu.Lock()
@@ -208,7 +209,7 @@ func (q *QMP) tell(e Event) {
 	}
 }
 
-// answer passes a message to the call that waits for it, if there is one.
+// answer passes a message to the call that waits for it, if any.
 func (q *QMP) answer(m qmpMessage) {
 	var id string
 	if json.Unmarshal(m.ID, &id) != nil {
@@ -226,7 +227,7 @@ func (q *QMP) answer(m qmpMessage) {
 // VCPU is one row of query-cpus-fast.
 type VCPU struct {
 	Index  int `json:"cpu-index"`
-	Thread int `json:"thread-id"` // of the host
+	Thread int `json:"thread-id"` // thread ID on the host
 }
 
 // VCPUs lists the vCPUs with their threads, by index.

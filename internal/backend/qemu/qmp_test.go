@@ -17,7 +17,8 @@ import (
 
 const greeting = `{"QMP":{"version":{"qemu":{"micro":1,"minor":2,"major":7},"package":""},"capabilities":[]}}` + "\n"
 
-// dialQMP connects a client to a QEMU played by serve, which gets each command's text and id, and writes what it likes.
+// dialQMP connects a client to a QEMU simulated by serve, which gets each command's text and ID, and writes any
+// answer.
 func dialQMP(t *testing.T, serve func(w io.Writer, command, id string)) *QMP {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -52,7 +53,7 @@ func TestQMPExecute(t *testing.T) {
 			fmt.Fprintf(w, `{"error":{"class":"GenericError","desc":"no\nsuch \u001b[31mthing"},"id":%q}`+"\n", id)
 			return
 		}
-		// An answer to nobody and an event come in between.
+		// An answer without a request and an event come first.
 		fmt.Fprintf(w, `{"return":{"n":1},"id":"999"}`+"\n"+`{"event":"STOP","timestamp":{}}`+"\n"+`{"return":{"n":7},"id":%q}`+"\n", id)
 	})
 	var got struct{ N int }
@@ -73,7 +74,7 @@ func TestQMPExecute(t *testing.T) {
 	}
 }
 
-// TestQMPConcurrent has many calls whose answers come in the reverse order.
+// TestQMPConcurrent makes many calls whose answers arrive in reverse order.
 func TestQMPConcurrent(t *testing.T) {
 	const n = 20
 	var ids []string
@@ -131,7 +132,7 @@ func TestQMPTimeout(t *testing.T) {
 	}
 }
 
-// TestQMPFlood: a QEMU that sends events without end costs no memory, and one that sends no line end is cut off.
+// TestQMPFlood: a QEMU that sends events endlessly uses no memory, and one that sends no line end is cut off.
 func TestQMPFlood(t *testing.T) {
 	q := dialQMP(t, func(w io.Writer, command, id string) {
 		for i := 0; i < 10*maxEvents; i++ {
@@ -157,7 +158,7 @@ func TestQMPFlood(t *testing.T) {
 	}
 }
 
-// scripted is a QEMU that says one thing whatever it is asked.
+// scripted is a QEMU that sends the same answer to every command.
 type scripted struct {
 	io.Reader
 	once sync.Once
@@ -186,7 +187,7 @@ func FuzzQMP(f *testing.F) {
 	})
 }
 
-// QEMU that says nothing in time is reported by the caller's own words for that time.
+// TestQMPLate: a QEMU that does not answer in time is reported by the cause of the caller's context.
 func TestQMPLate(t *testing.T) {
 	mine, theirs := net.Pipe()
 	defer theirs.Close()

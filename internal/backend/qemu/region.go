@@ -7,7 +7,7 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// region is the memory that the VMs of a host share, and the device that shows it.
+// region is the memory that the VMs of a host share, and the device that presents it.
 type region struct {
 	plan.Region
 	FD int

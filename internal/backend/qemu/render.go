@@ -13,7 +13,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// note stands above command lines, which are not for a shell as they are.
+// note precedes command lines, which are not usable in a shell as they are.
 const note = `# What the plan decides. These lines are not complete: when nearmetal starts a VM, it adds
 #   -fsdev and -device virtio-9p-pci for the root and for each share, or, with files: virtiofs, a virtiofsd with
 #   -chardev and -device vhost-user-fs-pci for each, and memory that it shares with that,
@@ -23,8 +23,8 @@ const note = `# What the plan decides. These lines are not complete: when nearme
 #   and the CPUs of the threads, where they are pinned (see nearmetal plan).
 `
 
-// Render writes each VM's QEMU command line, as the QEMU that Probe found takes it, and above
-// them what is not in them.
+// Render writes each VM's QEMU command line for the QEMU that Probe found, preceded by a note on the parts that are
+// missing.
 func (d *driver) Render(w io.Writer, vms []plan.VM, s backend.Settings) error {
 	if _, err := io.WriteString(w, note); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (d *driver) Render(w io.Writer, vms []plan.VM, s backend.Settings) error {
 
 var versionLine = regexp.MustCompile(`version (\S+)`)
 
-// Version is the version and the path of the QEMU that VMs run with.
+// Version returns the version and the path of the QEMU that VMs run with.
 func (d *driver) Version(ctx context.Context) (string, error) {
 	path, err := Find("")
 	if err != nil {

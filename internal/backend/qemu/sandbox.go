@@ -1,6 +1,7 @@
 package qemu
 
-// sandbox has the kernel refuse to QEMU the system calls that it does not need: a VM that breaks out of it gets little.
+// sandbox makes the kernel reject system calls that QEMU does not need, so that a VM that breaks out of it gains
+// little.
 type sandbox struct{}
 
 func (sandbox) Valid() error { return nil }
@@ -9,7 +10,7 @@ func (sandbox) Args() []string {
 	return []string{"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"}
 }
 
-// base is what every VM of ours has: a name, and nothing that was not asked for.
+// base has the arguments of every VM: a name, and no default devices.
 type base struct{ Name string }
 
 func (b base) Valid() error { return validID("VM name", b.Name, 100) }

@@ -31,12 +31,12 @@ type child struct {
 	cmd    *exec.Cmd
 	stderr *tailWriter
 	done   chan struct{} // closed when it has ended and is reaped
-	err    error         // of Wait, valid then
+	err    error         // result of Wait, valid once done is closed
 }
 
-// spawn starts a program as a child that the kernel kills when this process dies, in its own process
-// group (the terminal's Ctrl-C is not for it), with the given files as descriptors from firstFD on and
-// no other file of ours, whoever opened it. With a jail the files are the jail's.
+// spawn starts a program as a child that the kernel kills when this process dies, in its own process group (so that
+// the terminal's Ctrl-C does not reach it), with the given files as descriptors from firstFD on and no other file of
+// this process. With a jail the files are the jail's.
 func spawn(args []string, files []*os.File, jail *isolate.Jail) (*child, error) {
 	c := &child{stderr: &tailWriter{}, done: make(chan struct{})}
 	enter := func(started error) error { return started }
@@ -70,8 +70,8 @@ func spawn(args []string, files []*os.File, jail *isolate.Jail) (*child, error) 
 	return c, nil
 }
 
-// The death signal comes when the thread that started the child ends, not the process. So one
-// thread starts all children, and never ends.
+// The death signal is sent when the thread that started the child ends, not the process. Therefore one thread, which
+// never ends, starts all children.
 var spawner struct {
 	once sync.Once
 	work chan func()
@@ -90,7 +90,7 @@ func onSpawner(start func() error) error {
 	})
 	result := make(chan error)
 	spawner.work <- func() {
-		// Go opens files close-on-exec; what this process inherited may not be.
+		// Go opens files close-on-exec; inherited files of this process may not be.
 		closeInherited()
 		result <- start()
 	}
@@ -103,7 +103,7 @@ func closeInherited() {
 	if err == nil {
 		return
 	}
-	// Before Linux 5.11.
+	// Linux before 5.11.
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return
@@ -118,7 +118,7 @@ func closeInherited() {
 // kill ends the process at once. It is safe at any time: a reaped child is not signalled.
 func (c *child) kill() { c.cmd.Process.Kill() }
 
-// state says how the process ended, once done is closed.
+// state returns how the process ended, once done is closed.
 func (c *child) state() string {
 	var ee *exec.ExitError
 	if errors.As(c.err, &ee) {
@@ -159,7 +159,7 @@ func spawnWithSocket(args []string) (*child, net.Conn, error) {
 	return c, ours, nil
 }
 
-// tailWriter keeps the first and the last bytes that are written to it.
+// tailWriter keeps the first and the last bytes written to it.
 type tailWriter struct {
 	mu         sync.Mutex
 	head, tail []byte
@@ -195,19 +195,20 @@ func (w *tailWriter) String() string {
 	return string(w.head) + mid + string(w.tail)
 }
 
-// assertion matches what QEMU or GLib writes where a check of theirs failed, without QEMU's name before it. It says where they ended, not why.
+// assertion matches the message of a failed assertion in QEMU or GLib, without QEMU's name before it. The message
+// states where the program aborted, not why.
 var assertion = lazyregexp.New(`^(.*: )?Assertion .* failed\.$|^(Bail out! )?ERROR:.*: (assertion failed|code should not be reached)|^\*\*$|^Aborted`)
 
-// complaint picks out of what QEMU wrote the line that says why it ended: the last that it
-// wrote under its own name and that is no mere warning, or else the first at all. An assertion that failed behind it is not
-// the reason; it is returned if there is nothing else.
+// complaint returns the line of QEMU's output with the reason for its end: the last line under its own name that is
+// not a warning, or else the first line. A failed assertion after it is not the reason; it is returned if there is
+// nothing else.
 func complaint(path, said string) string {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	last, asserted := "", ""
 	for _, line := range bytes.Split([]byte(said), []byte("\n")) {
 		text := strings.TrimSpace(string(line))
 		own, isOwn := strings.CutPrefix(text, name+": ")
-		if !isOwn { // some of its older parts
+		if !isOwn { // some of its older parts use this name
 			own, isOwn = strings.CutPrefix(text, "qemu: ")
 		}
 		switch {
@@ -225,10 +226,10 @@ func complaint(path, said string) string {
 	return oneLine(cmp.Or(last, asserted))
 }
 
-// grace is how long a process whose monitor is closed may take to end and have its say.
+// grace is how long a process whose monitor is closed may need to write its last output and end.
 const grace = 5 * time.Second
 
-// finish ends a process after err: at once, or if its monitor closed by itself after it has had its say.
+// finish ends a process after err: at once, or if the process closed its monitor after its last output.
 func (c *child) finish(err error) {
 	if errors.Is(err, errQMPClosed) {
 		select {

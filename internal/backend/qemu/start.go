@@ -14,21 +14,21 @@ import (
 	"nearmetal/internal/sockpair"
 )
 
-// Options of Start.
+// Options are the options of Start.
 type Options struct {
-	ConsoleLog string // file that gets the console's output (0600, at most console.LogMax bytes); empty: none
-	// Record is called with a process's id as soon as it runs, and what of the VM it is ("": the VM); its
-	// error ends it. Nil: nothing.
+	ConsoleLog string // file for the console's output (0600, at most console.LogMax bytes); empty: none
+	// Record is called with a process's ID as soon as it runs, and the part of the VM that it is ("": the VM); an
+	// error ends the process. Nil: not called.
 	Record func(pid int, part string) error
 }
 
 // VM is a running QEMU process.
 type VM struct {
 	name    string
-	path    string // of QEMU
-	bytes   uint64 // of memory
+	path    string // of the QEMU program
+	bytes   uint64 // size of the memory
 	child   *child
-	helpers []helper // what it cannot do without: the user networks of a VM in a jail, what serves its files
+	helpers []helper // processes it depends on: the user networks of a VM in a jail, those that serve its files
 	qmp     *QMP
 	console *console.Console
 	started time.Time
@@ -37,13 +37,13 @@ type VM struct {
 	mu    sync.Mutex
 	ended bool   // by Kill or Quit
 	why   string // reason of the SHUTDOWN event
-	lost  error  // of what it cannot do without
+	lost  error  // error of a process it depends on
 	err   error  // valid when done is closed
 }
 
-// Start runs m as a child that is killed when this process dies, and waits until QEMU answers on QMP
-// (the VM runs by then). When QEMU refuses, the error is its own complaint in one line. When ctx is done
-// first, the child is killed; afterwards ctx has no effect on the VM.
+// Start runs m as a child that is killed when this process dies, and waits until QEMU answers on QMP (the VM runs by
+// then). If QEMU fails, the error is its own message in one line. If ctx is done first, the child is killed;
+// afterwards ctx has no effect on the VM.
 func Start(ctx context.Context, m *Machine, f Files, o Options) (*VM, error) {
 	v, err := start(ctx, m, f, o)
 	if err != nil {
@@ -65,7 +65,7 @@ func start(ctx context.Context, m *Machine, f Files, o Options) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	go con.Read(conOurs) // ends when conTheirs has no holder
+	go con.Read(conOurs) // ends when no process has conTheirs
 	defer conTheirs.Close()
 	qmpOurs, qmpTheirs, err := sockpair.Conn("qmp")
 	if err != nil {
@@ -112,7 +112,7 @@ func start(ctx context.Context, m *Machine, f Files, o Options) (*VM, error) {
 		qmpOurs.Close()
 		return nil, err
 	}
-	// From here on QEMU alone holds its ends: their end is its end.
+	// From here on only QEMU has its ends: they close when it ends.
 	qmpTheirs.Close()
 	conTheirs.Close()
 	closeFiles(ends)
@@ -150,7 +150,7 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// files puts the caller's files in the order of the descriptors; QMP and console stay empty.
+// files returns the caller's files in the order of the descriptors; those for QMP and the console stay empty.
 func (m *Machine) files(f Files) ([]*os.File, error) {
 	files := make([]*os.File, len(m.slots))
 	links := 0
@@ -190,7 +190,7 @@ func (m *Machine) files(f Files) ([]*os.File, error) {
 	return files, nil
 }
 
-// connect waits for QMP, and has the end of the process watched.
+// connect waits for QMP, and starts to watch for the end of the process.
 func (v *VM) connect(ctx context.Context, conn io.ReadWriteCloser) error {
 	q, err := newQMP(ctx, conn)
 	if err != nil {
@@ -206,7 +206,7 @@ func (v *VM) connect(ctx context.Context, conn io.ReadWriteCloser) error {
 	return nil
 }
 
-// refused says why QEMU ended before it was up.
+// refused returns the reason why QEMU ended before it was up.
 func (v *VM) refused() error {
 	said := complaint(v.path, v.child.stderr.String())
 	switch {
@@ -218,7 +218,7 @@ func (v *VM) refused() error {
 	return fmt.Errorf("QEMU refused to start: %s", said)
 }
 
-// watch follows the process to its end.
+// watch follows the process until it ends.
 func (v *VM) watch() {
 	for e := range v.qmp.Events() {
 		if e.Name == "SHUTDOWN" {

@@ -8,10 +8,10 @@ import (
 )
 
 // With isolation: strict a VM's user network is a process of its own: a QEMU without a machine, which the guest
-// reaches by frames through the owner's filter only. It is in a jail, too, but in the host's network, and
-// has nothing of the VM's. So the VM's QEMU, once taken over, has no network at all.
+// reaches only by frames through the owner's filter. It is also in a jail, but uses the host's network, and has no
+// files of the VM. A compromised QEMU of the VM therefore has no network at all.
 
-// uplinkArgs is the command line of such a process; the filter's end is its first inherited file.
+// uplinkArgs returns the command line of such a process; the filter's end is its first inherited file.
 func uplinkArgs(path string) []string {
 	args := []string{path, "-name", "uplink", "-machine", "none", "-nodefaults", "-no-user-config", "-display", "none"}
 	args = append(args, sandbox{}.Args()...)
@@ -33,7 +33,7 @@ func startUplink(path string, filter, cgroup *os.File) (*child, error) {
 		return nil, err
 	}
 	j.Network = true
-	// Names are resolved by asking the host's servers.
+	// Names are resolved by queries to the host's servers.
 	j.Binds = append(j.Binds, isolate.Bind{Path: "/etc/resolv.conf", Optional: true})
 	j.Files = []isolate.JailFile{{File: filter}}
 	c, err := spawn(uplinkArgs(path), nil, j)
@@ -65,7 +65,7 @@ func (v *VM) startUplinks(m *Machine, f Files, o Options) error {
 	return nil
 }
 
-// words says how a process ended and what it said last.
+// words returns how a process ended and its last output.
 func (c *child) words(path string) string {
 	if said := complaint(path, c.stderr.String()); said != "" {
 		return said

@@ -7,13 +7,13 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// pciAddress is a function's address in full.
+// pciAddress matches a function's full address.
 var pciAddress = lazyregexp.New(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
 
-// expander is a PCIe host bridge of its own (pxb-pcie), so that what is below it is on a guest node.
+// expander is a PCIe host bridge of its own (pxb-pcie), so that the devices below it are on a guest node.
 type expander struct {
 	ID   string
-	Bus  int // its bus number: those below follow
+	Bus  int // its bus number; those below follow
 	Node int // guest node
 }
 
@@ -46,7 +46,7 @@ func (w mmioWindow) Args() []string {
 type rootPort struct {
 	ID      string
 	Bus     string // pcie.0, or an expander's id
-	Chassis int    // its number, its own in the machine
+	Chassis int    // its number, unique in the machine
 }
 
 func (p rootPort) Valid() error {
@@ -63,7 +63,7 @@ func (p rootPort) Args() []string {
 // hostDevice is a PCI function of the host, passed through.
 type hostDevice struct {
 	Address string // 0000:41:10.0
-	Port    string // the root port that it is in
+	Port    string // its root port
 }
 
 func (d hostDevice) Valid() error {

@@ -22,27 +22,29 @@ import (
 type virtiofsd struct {
 	Path     string
 	Version  Version
-	ReadOnly bool // it has --readonly: nobody in a VM can write, root neither
+	ReadOnly bool // it has --readonly: nobody in a VM can write, including root
 	// NoSubmounts: it has --no-announce-submounts. Versions without it announce none.
 	NoSubmounts bool
-	Translates  bool   // it has --translate-uid and --translate-gid, from 1.13 on
+	Translates  bool   // it has --translate-uid and --translate-gid (from 1.13 on)
 	MaxInodes   uint64 // files that a VM may know at a time, each with an open descriptor
 }
 
-// virtiofsdPaths are where distributions put virtiofsd, outside of PATH: Red Hat and Debian 13, Arch, and Debian 12.
+// virtiofsdPaths are where distributions install virtiofsd, outside of PATH: Red Hat and Debian 13, Arch, and Debian
+// 12.
 var virtiofsdPaths = []string{"/usr/libexec/virtiofsd", "/usr/lib/virtiofsd", "/usr/lib/qemu/virtiofsd"}
 
-// The oldest virtiofsd that is taken: Red Hat's of 9.2. Those in C, of QEMU before 8, number as QEMU does.
+// minVirtiofsd is the oldest supported virtiofsd: Red Hat's of 9.2. The C versions of QEMU before 8 have QEMU's
+// version numbers.
 var minVirtiofsd = Version{Major: 1, Minor: 5}
 
-// Bounds of the descriptors of a virtiofsd: what it asks for by itself, and the fewest that are taken, for a
-// system has some hundred thousand files.
+// Bounds of the descriptors of a virtiofsd: its own default, and the fewest that are accepted, because a system has
+// some hundred thousand files.
 const (
 	mostOpenFiles  = 1000000
 	leastOpenFiles = 16384
 )
 
-// virtiofsdTimeout bounds each question; they take some ms.
+// virtiofsdTimeout bounds each query; they last some ms.
 const virtiofsdTimeout = 30 * time.Second
 
 const (
@@ -52,8 +54,8 @@ const (
 
 var virtiofsdVersion = lazyregexp.New(`^virtiofsd (version )?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?`)
 
-// findVirtiofsd finds the virtiofsd of this host, in PATH or where distributions put it, and asks it what it
-// can. The error says what to install or to change.
+// findVirtiofsd finds the virtiofsd of this host, in PATH or where distributions install it, and queries its
+// capabilities. The error states what to install or to change.
 func findVirtiofsd(ctx context.Context) (virtiofsd, error) {
 	path, err := exec.LookPath("virtiofsd")
 	for _, p := range virtiofsdPaths {
@@ -82,7 +84,7 @@ func findVirtiofsd(ctx context.Context) (virtiofsd, error) {
 	return d, err
 }
 
-// askVirtiofsd asks the virtiofsd at path for its version and options.
+// askVirtiofsd queries the version and options of the virtiofsd at path.
 func askVirtiofsd(ctx context.Context, path string) (virtiofsd, error) {
 	d := virtiofsd{Path: path}
 	ctx, cancel := context.WithTimeout(ctx, virtiofsdTimeout)
@@ -120,7 +122,8 @@ func askVirtiofsd(ctx context.Context, path string) (virtiofsd, error) {
 	return d, nil
 }
 
-// openFiles is how many files a virtiofsd may open by the limits of this process; it raises the soft one itself.
+// openFiles returns how many files a virtiofsd may open by the limits of this process; virtiofsd raises the soft
+// limit itself.
 func openFiles(l unix.Rlimit) (uint64, error) {
 	if l.Max < leastOpenFiles {
 		return 0, fmt.Errorf("virtiofsd may open %d files, and holds one open for each that a VM has looked at; at least %d are needed: %s", l.Max, leastOpenFiles, moreOpenFiles)
@@ -128,20 +131,23 @@ func openFiles(l unix.Rlimit) (uint64, error) {
 	return min(l.Max, mostOpenFiles), nil
 }
 
-// noCapabilities takes from a virtiofsd what it would demand of root, and root has not in a jail.
+// noCapabilities drops the capabilities that a virtiofsd would require as root, and that root does not have in a
+// jail.
 const noCapabilities = "-chown:-dac_override:-fowner:-fsetid:-setgid:-setuid:-mknod:-setfcap"
 
-// servedAt is where a virtiofsd in a jail finds what it serves.
+// servedAt is the path of the export in a virtiofsd's jail.
 const servedAt = "/export"
 
-// jail is what a virtiofsd runs in that serves a veiled export: it sees the export, itself and its libraries. The
-// tree comes from Files.Exports. It is in no cgroup of the VM's: what it takes is bounded by its descriptors.
+// jail returns the jail of a virtiofsd that serves a veiled export. It contains the export, virtiofsd and its
+// libraries. The tree comes from Files.Exports. It is in no cgroup of the VM, because its descriptors bound its
+// memory.
 func (d virtiofsd) jail(e backend.Export, listener, tree *os.File) (*isolate.Jail, error) {
 	j := &isolate.Jail{
 		DropsRights: true,
 		OpenFiles:   d.MaxInodes,
-		ProcFiles:   map[string]string{"/proc/sys/fs/nr_open": fmt.Sprintln(d.MaxInodes)}, // it looks there at its start
-		Files:       []isolate.JailFile{{File: listener}, {File: tree, Reopen: true, Write: !e.ReadOnly, At: servedAt}},
+		// It reads this file at its start.
+		ProcFiles: map[string]string{"/proc/sys/fs/nr_open": fmt.Sprintln(d.MaxInodes)},
+		Files:     []isolate.JailFile{{File: listener}, {File: tree, Reopen: true, Write: !e.ReadOnly, At: servedAt}},
 	}
 	if p := os.Getenv("LD_LIBRARY_PATH"); p != "" {
 		j.Env = append(j.Env, "LD_LIBRARY_PATH="+p)
@@ -153,11 +159,11 @@ func (d virtiofsd) jail(e backend.Export, listener, tree *os.File) (*isolate.Jai
 	return j, nil
 }
 
-// overflowID is the user, and the group, that files of all others seem to belong to in a user namespace with one user.
+// overflowID is the user and group that own all other users' files in a user namespace with one user.
 const overflowID = 65534
 
-// owners are options by which a VM of user uid sees files of all others as root's, which nearly all are: in a jail with this user
-// alone (isolate.OneUser) they are those of overflowID.
+// owners returns options that make a VM of user uid see all others' files as root's, which nearly all of them are: in
+// a jail with only this user (isolate.OneUser) they belong to overflowID.
 func (d virtiofsd) owners(uid, gid int) (args []string) {
 	if !d.Translates {
 		return nil
@@ -171,16 +177,16 @@ func (d virtiofsd) owners(uid, gid int) (args []string) {
 	return args
 }
 
-// args is the command line that serves an export. Its first inherited file is the listening socket. oneUser: a jail has
-// this user alone.
+// args returns the command line that serves an export. Its first inherited file is the listening socket. oneUser: the
+// jail has only this user.
 func (d virtiofsd) args(e backend.Export, oneUser bool) []string {
-	cache := "auto" // a share may change under the VM, within a second it is seen
+	cache := "auto" // a share may change under the VM, which sees the change within a second
 	if e.ReadOnly && e.Tag == rootTag {
 		cache = "always"
 	}
 	dir, files := e.Path, d.MaxInodes
 	if e.Veiled {
-		dir, files = servedAt, 0 // the jail has set it
+		dir, files = servedAt, 0 // the jail sets the limit
 	}
 	args := []string{d.Path, fmt.Sprintf("--fd=%d", firstFD), "--shared-dir", dir, "--sandbox", "none",
 		"--cache", cache, "--log-level", "error", "--rlimit-nofile", strconv.FormatUint(files, 10)}
@@ -199,7 +205,7 @@ func (d virtiofsd) args(e backend.Export, oneUser bool) []string {
 	return args
 }
 
-// vhostFS is a virtiofs device at the other end of a virtiofsd.
+// vhostFS is a virtiofs device connected to a virtiofsd.
 type vhostFS struct {
 	Chardev chardev
 	Export  backend.Export

@@ -15,10 +15,10 @@ import (
 	"nearmetal/test/nobody"
 )
 
-// testVirtiofsd is one with all options.
+// testVirtiofsd has all options.
 var testVirtiofsd = virtiofsd{Path: "/usr/libexec/virtiofsd", Version: Version{1, 13, 2}, ReadOnly: true, NoSubmounts: true, Translates: true, MaxInodes: 524288}
 
-// script writes a program that answers --version and --help.
+// virtiofsdScript writes a program that answers --version and --help.
 func virtiofsdScript(t *testing.T, version, help string) string {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), "virtiofsd")
@@ -54,7 +54,8 @@ func TestAskVirtiofsd(t *testing.T) {
 	}
 }
 
-// A virtiofsd without --readonly would let root in a VM write to root's host: refused for root, and for nobody else.
+// TestVirtiofsdReadOnly: a virtiofsd without --readonly would let root in a VM write to root's host. It is rejected
+// for root, and for no other user.
 func TestVirtiofsdReadOnly(t *testing.T) {
 	t.Setenv("PATH", filepath.Dir(virtiofsdScript(t, "virtiofsd 1.11.1", "--no-announce-submounts"))+":"+os.Getenv("PATH"))
 	d, err := findVirtiofsd(context.Background())
@@ -84,7 +85,7 @@ func TestVirtiofsdMissing(t *testing.T) {
 	}
 }
 
-// Few descriptors are refused with what to change.
+// TestOpenFiles: too few descriptors are rejected, with the remedy.
 func TestOpenFiles(t *testing.T) {
 	for hard, want := range map[uint64]uint64{16384: 16384, 524288: 524288, 1 << 30: 1000000, ^uint64(0): 1000000} {
 		if n, err := openFiles(unix.Rlimit{Cur: 1024, Max: hard}); err != nil || n != want {
@@ -97,9 +98,9 @@ func TestOpenFiles(t *testing.T) {
 	}
 }
 
-// The socket of a virtiofsd has no name that anybody could connect to, and leaves none.
+// TestSocketTo: the socket of a virtiofsd has no name to which a process could connect, and leaves none.
 func TestSocketTo(t *testing.T) {
-	// Longer than a socket's address.
+	// The path is longer than a socket's address.
 	dir := filepath.Join(t.TempDir(), strings.Repeat("x", 120))
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)

@@ -11,26 +11,26 @@ import (
 	"nearmetal/internal/backend"
 )
 
-// Name of the VM.
+// Name returns the name of the VM.
 func (v *VM) Name() string { return v.name }
 
-// PID of the QEMU process.
+// PID returns the PID of the QEMU process.
 func (v *VM) PID() int { return v.child.cmd.Process.Pid }
 
-// Started is when the QEMU process was started.
+// Started returns the start time of the QEMU process.
 func (v *VM) Started() time.Time { return v.started }
 
 // Done is closed when the process has ended and is reaped.
 func (v *VM) Done() <-chan struct{} { return v.done }
 
-// Err is nil while the VM runs, and when it powered off or was ended by Kill or Quit; else it says what ended it.
+// Err returns nil while the VM runs, and if it powered off or was ended by Kill or Quit; else the cause of its end.
 func (v *VM) Err() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.err
 }
 
-// verdict says what ended the process. v.mu is held.
+// verdict returns the cause of the process's end. v.mu is held.
 func (v *VM) verdict() error {
 	said := complaint(v.path, v.child.stderr.String())
 	sig := v.child.signalled()
@@ -59,7 +59,7 @@ func (v *VM) verdict() error {
 	return nil
 }
 
-// shutdownReason reads a SHUTDOWN event's arguments.
+// shutdownReason parses a SHUTDOWN event's arguments.
 func shutdownReason(data json.RawMessage) string {
 	var d struct {
 		Reason string `json:"reason"`
@@ -68,7 +68,7 @@ func shutdownReason(data json.RawMessage) string {
 	return oneLine(d.Reason)
 }
 
-// end marks the VM's end as wanted.
+// end marks the VM's end as intended.
 func (v *VM) end() {
 	v.mu.Lock()
 	v.ended = true
@@ -82,8 +82,8 @@ func (v *VM) Kill() {
 	<-v.done
 }
 
-// Quit asks QEMU to end, and kills it when ctx is done first. It waits until the process is reaped.
-// The error is ctx's if QEMU had to be killed.
+// Quit asks QEMU to exit, and kills it if ctx is done first. It waits until the process is reaped. It returns ctx's
+// error if QEMU had to be killed.
 func (v *VM) Quit(ctx context.Context) error {
 	v.end()
 	v.qmp.Execute(ctx, "quit", nil, nil) // it may be gone before it answers
@@ -96,13 +96,13 @@ func (v *VM) Quit(ctx context.Context) error {
 	}
 }
 
-// QMP is the VM's monitor. Its Events are the VM's own: do not read them.
+// QMP returns the VM's monitor. Its Events are read by the VM itself: do not read them.
 func (v *VM) QMP() *QMP { return v.qmp }
 
-// LastLines are the last n lines of the console, control characters made harmless.
+// LastLines returns the last n lines of the console, control characters made harmless.
 func (v *VM) LastLines(n int) []string { return v.console.LastLines(n) }
 
-// AwaitConsole waits until the console has shown text. It fails when the VM ends or ctx is done before.
+// AwaitConsole waits until the console has printed text. It fails if the VM ends or ctx is done first.
 func (v *VM) AwaitConsole(ctx context.Context, text string) error {
 	return v.console.Await(ctx, text)
 }

@@ -1,5 +1,5 @@
-// Package qemufacts reads a running QEMU back, whoever started it: from its monitor and from /proc.
-// Backends whose VMs are QEMU processes of this host share it.
+// Package qemufacts reads the facts of a running QEMU, regardless of its starter, from its monitor and from /proc. It
+// is shared by backends whose VMs are QEMU processes of this host.
 package qemufacts
 
 import (
@@ -17,12 +17,12 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// Monitor is QEMU's: a command that QEMU refuses returns a *Refused.
+// Monitor is QEMU's monitor: a command that QEMU rejects returns a *Refused.
 type Monitor interface {
 	Execute(ctx context.Context, command string, args, result any) error
 }
 
-// Refused is QEMU's answer to a command that it could not carry out.
+// Refused is QEMU's answer to a command that failed.
 type Refused struct {
 	Command string
 	Class   string
@@ -38,7 +38,7 @@ type QEMU struct {
 	QMP  Monitor
 }
 
-// facts are those of one VM while they are gathered.
+// facts are the facts of one VM while they are gathered.
 type facts struct{ *backend.Facts }
 
 // Gather reads the facts of a VM; region is its plan's, nil for none. It changes nothing.
@@ -76,15 +76,15 @@ func Gather(ctx context.Context, v QEMU, region *plan.Region) *backend.Facts {
 	if len(f.Unread) == 0 {
 		f.Unread = nil
 	} else if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", v.PID)); errors.Is(err, os.ErrNotExist) {
-		f.Ended = true // meanwhile; a process that waits to be reaped has no program either
+		f.Ended = true // ended in the meantime; a process that waits to be reaped has no program either
 	}
 	return f.Facts
 }
 
-// maxVCPUs bounds what QEMU may claim to have.
+// maxVCPUs bounds the number of vCPUs that QEMU may report.
 const maxVCPUs = 1 << 14
 
-// gatherCPUs asks for the vCPUs; it returns their threads.
+// gatherCPUs queries the vCPUs; it returns their threads.
 func (f facts) gatherCPUs(ctx context.Context, v QEMU) (map[int]bool, error) {
 	var list []struct {
 		Index  int `json:"cpu-index"`
@@ -199,17 +199,15 @@ func (f facts) gatherMemory(ctx context.Context, v QEMU, maps []vma) error {
 	return nil
 }
 
-// Where q35 puts memory (hw/i386/pc_q35.c): below 4 GiB up to 2 GiB if there are 2.75 GiB
-// or more, else all of it; the rest from 4 GiB on, or on AMD from 1 TiB on if it would
-// touch the hole that HyperTransport has below.
+// Where q35 maps memory (hw/i386/pc_q35.c): below 4 GiB up to 2 GiB if the VM has 2.75 GiB or more, else all of it;
+// the rest from 4 GiB on, or on AMD from 1 TiB on if it would touch the hole that HyperTransport has below.
 const (
 	lowMemory     = 2 << 30
 	lowMemoryFrom = 0xb0000000
 )
 
-// hostAddress asks where in QEMU's address space a block is that begins at an offset in
-// the VM's memory of total bytes. QEMU names the block at an address, so that a guess
-// about the map that is wrong is seen.
+// hostAddress queries the address in QEMU's address space of the block that begins at an offset in the VM's memory of
+// total bytes. QEMU reports the block at an address, so that a wrong guess about the map is detected.
 func hostAddress(ctx context.Context, q Monitor, block string, offset, total uint64) (uint64, error) {
 	guesses := []uint64{offset}
 	if total >= lowMemoryFrom && offset >= lowMemory {
@@ -218,7 +216,7 @@ func hostAddress(ctx context.Context, q Monitor, block string, offset, total uin
 	found := ""
 	for _, at := range guesses {
 		var text string
-		// There is no such command but the one for people.
+		// No other command than this one for people returns it.
 		err := q.Execute(ctx, "human-monitor-command", map[string]string{"command-line": fmt.Sprintf("gpa2hva 0x%x", at)}, &text)
 		if err != nil {
 			return 0, err
@@ -232,7 +230,7 @@ func hostAddress(ctx context.Context, q Monitor, block string, offset, total uin
 	return 0, fmt.Errorf("%s is not where it was looked for in the guest's memory: there is %.40q", block, found)
 }
 
-// parseHostAddress reads "Host virtual address for 0x0 (mem0) is 0x7f12a5c00000".
+// parseHostAddress parses "Host virtual address for 0x0 (mem0) is 0x7f12a5c00000".
 func parseHostAddress(text string) (block string, address uint64, ok bool) {
 	rest, ok := strings.CutPrefix(text, "Host virtual address for 0x")
 	if !ok {
@@ -247,8 +245,7 @@ func parseHostAddress(text string) (block string, address uint64, ok bool) {
 	return block, address, err == nil
 }
 
-// gatherRegion finds the region's file: the one shared mapping of its size that is not
-// memory of the VM's own.
+// gatherRegion finds the region's file: the one shared mapping of its size that is not memory of the VM itself.
 func (f facts) gatherRegion(pid int, region *plan.Region, maps []vma) error {
 	for i := range maps {
 		v := &maps[i]
@@ -262,8 +259,8 @@ func (f facts) gatherRegion(pid int, region *plan.Region, maps []vma) error {
 	return nil
 }
 
-// fileBytes is the size of the open file of a process that has the inode; 0: none. Of
-// several with that inode, on several file systems, the one of the wanted size counts.
+// fileBytes returns the size of a process's open file with the inode; 0: none. If several files on different file
+// systems have that inode, the one of the wanted size counts.
 func fileBytes(pid int, inode, want uint64) uint64 {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	list, err := os.ReadDir(dir)
@@ -326,9 +323,9 @@ func deviceAt(ctx context.Context, q Monitor, path string) (backend.Device, erro
 	if err := get(path, "parent_bus", &bus); err != nil {
 		return d, err
 	}
-	d.Port = bus[strings.LastIndexByte(bus, '/')+1:] // buses are named as what they are of
+	d.Port = bus[strings.LastIndexByte(bus, '/')+1:] // buses are named after their device
 	if err := get("/machine/peripheral/"+d.Port, "parent_bus", &bus); errors.As(err, &refused) {
-		return d, nil // no port of ours: a bus of the machine's own
+		return d, nil // not a root port of the plan: a bus of the machine itself
 	} else if err != nil {
 		return d, err
 	}

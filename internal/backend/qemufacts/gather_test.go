@@ -59,7 +59,7 @@ func (m *monitor) Execute(_ context.Context, command string, args, result any) e
 	return errors.New("QEMU has ended")
 }
 
-// startQEMU starts a real QEMU (of PATH) that does not run its VM, with extra options.
+// startQEMU starts a real QEMU (of PATH) that does not run its VM, with additional options.
 func startQEMU(t *testing.T, file *os.File, args ...string) QEMU {
 	t.Helper()
 	if testing.Short() {
@@ -100,7 +100,7 @@ func startQEMU(t *testing.T, file *os.File, args ...string) QEMU {
 	return QEMU{PID: cmd.Process.Pid, QMP: m}
 }
 
-// regionForTest is a file without a name, as the region's is.
+// regionForTest returns a file without a name, like the region's.
 func regionForTest(t *testing.T, size int64) *os.File {
 	t.Helper()
 	fd, err := unix.Open("/dev/shm", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
@@ -115,7 +115,7 @@ func regionForTest(t *testing.T, size int64) *os.File {
 	return f
 }
 
-// firstCPU is a CPU that this process may use.
+// firstCPU returns a CPU that this process may use.
 func firstCPU(t *testing.T) int {
 	t.Helper()
 	own, err := affinity(os.Getpid(), os.Getpid())
@@ -125,7 +125,7 @@ func firstCPU(t *testing.T) int {
 	return own[0]
 }
 
-// differing are the rows that are not ok.
+// differing returns the rows that are not ok.
 func differing(rows []verify.Row) string {
 	var b strings.Builder
 	for _, r := range rows {
@@ -136,8 +136,7 @@ func differing(rows []verify.Row) string {
 	return b.String()
 }
 
-// TestRealQEMU reads a real QEMU back: it is as it was started, and what is then changed is
-// named.
+// TestRealQEMU reads the facts of a real QEMU: they match its options, and later changes are reported.
 func TestRealQEMU(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
@@ -182,7 +181,7 @@ func TestRealQEMU(t *testing.T) {
 	if m := f.Blocks[1].Mapping; m.Present() != 64*mib || !m.Shared || m.OnNode[0] == 0 {
 		t.Errorf("node 1 was allocated at the start; found %+v", m)
 	}
-	// Inode numbers are the kernel's; the size says that it is the right file.
+	// Inode numbers are the kernel's; the size shows that it is the right file.
 	if f.Region.FileBytes != 4*mib || f.Region.OnNode[0] == 0 {
 		t.Errorf("region: %+v", f.Region)
 	}
@@ -202,7 +201,8 @@ func TestRealQEMU(t *testing.T) {
 		}
 	}
 
-	// Another plan, for the same facts: only what a plan can say of a machine with one CPU too.
+	// A different plan for the same facts, with only properties that a plan can also state for a machine with one
+	// CPU.
 	p.Pins = [][]int{{cpu}, {cpu + 1}, {cpu}, {cpu}}
 	p.Nodes = slices.Clone(p.Nodes)
 	p.Nodes[1].HostNodes = []int{1}
@@ -221,7 +221,7 @@ func TestRealQEMU(t *testing.T) {
 	}
 }
 
-// A VM of which QEMU has another number of nodes, or none.
+// TestRealQEMUWithoutNodes: QEMU has another number of nodes than the plan, or none.
 func TestRealQEMUWithoutNodes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
@@ -236,7 +236,7 @@ func TestRealQEMUWithoutNodes(t *testing.T) {
 		t.Error(d)
 	}
 
-	// One that ends while it is read is reported as such.
+	// A VM that ends while it is read is reported as such.
 	if err := unix.Kill(v.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

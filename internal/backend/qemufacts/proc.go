@@ -93,8 +93,8 @@ func parseSmaps(r io.Reader) ([]vma, error) {
 	return list, sc.Err()
 }
 
-// parseNumaMaps reads numa(7)'s numa_maps into mappings of the same process. Ranges that
-// came or went between the two readings are left out.
+// parseNumaMaps parses numa(7)'s numa_maps into mappings of the same process. Ranges that appeared or disappeared
+// between the two readings are ignored.
 func parseNumaMaps(r io.Reader, list []vma) error {
 	sc := bufio.NewScanner(r)
 	i := 0
@@ -141,8 +141,8 @@ func parseNumaMaps(r io.Reader, list []vma) error {
 	return sc.Err()
 }
 
-// cover is what the mappings have of the bytes from address on; nil: they are not all mapped.
-// Where the kernel has joined a neighbour to the range, that is counted too.
+// cover returns the part of the mappings within bytes from address on; nil: not all of it is mapped. If the kernel
+// has joined a neighbour to the range, the neighbour is also counted.
 func cover(list []vma, address, bytes uint64) *backend.Mapping {
 	m := &backend.Mapping{OnNode: map[int]uint64{}}
 	at := address
@@ -175,8 +175,8 @@ func cover(list []vma, address, bytes uint64) *backend.Mapping {
 	return m
 }
 
-// affinity is the CPUs that a thread may run on: of its status, which unlike
-// sched_getaffinity has no bound on the number of CPUs.
+// affinity returns the CPUs on which a thread may run, from its status, which unlike sched_getaffinity does not bound
+// the number of CPUs.
 func affinity(pid, tid int) ([]int, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", pid, tid))
 	if err != nil {
@@ -190,7 +190,7 @@ func affinity(pid, tid int) ([]int, error) {
 	return nil, fmt.Errorf("/proc/%d/task/%d/status has no Cpus_allowed_list", pid, tid)
 }
 
-// threadName is a thread's name, made harmless: QEMU sets it.
+// threadName returns a thread's name, made harmless because QEMU sets it.
 func threadName(pid, tid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/comm", pid, tid))
 	if err != nil {
@@ -199,8 +199,8 @@ func threadName(pid, tid int) string {
 	return text.ASCII(string(b))
 }
 
-// Threads are the threads of a process: by the number that it knows each under, in its own pid namespace, the
-// number that this host knows it under. Threads that end meanwhile are left out.
+// Threads maps each thread's ID in the process's own pid namespace to its ID on this host. Threads that end during
+// the call are left out.
 func Threads(pid int) (map[int]int, error) {
 	ids, err := threadIDs(pid)
 	if err != nil {
@@ -214,7 +214,7 @@ func Threads(pid int) (map[int]int, error) {
 		}
 		own := id
 		for _, line := range strings.Split(string(b), "\n") {
-			// NSpid: a number for each pid namespace, the innermost last.
+			// NSpid has an ID for each pid namespace, the innermost last.
 			if list, ok := strings.CutPrefix(line, "NSpid:"); ok {
 				if f := strings.Fields(list); len(f) > 0 {
 					if own, err = strconv.Atoi(f[len(f)-1]); err != nil {
@@ -229,7 +229,7 @@ func Threads(pid int) (map[int]int, error) {
 	return threads, nil
 }
 
-// threadIDs are the threads of a process.
+// threadIDs returns the threads of a process.
 func threadIDs(pid int) ([]int, error) {
 	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {

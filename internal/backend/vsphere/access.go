@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// The variables that say where to log in, and as whom. They are those of VMware's govc.
+// Variables with the server and the credentials. They are those of VMware's govc.
 const (
 	varURL        = "GOVC_URL"
 	varUser       = "GOVC_USERNAME"
@@ -24,13 +24,13 @@ const (
 	varDatacenter = "GOVC_DATACENTER"
 	// varGuest is USER:PASSWORD of a user in the VMs.
 	varGuest = "GOVC_GUEST_LOGIN"
-	// varFile names the file with such variables; else it is the user's own.
+	// varFile names the file with such variables, instead of the user's default one.
 	varFile = "NEARMETAL_VSPHERE_FILE"
 )
 
 var variables = []string{varURL, varUser, varPassword, varInsecure, varCAs, varKnown, varThumbprint, varDatacenter, varGuest}
 
-// Access is where to log in, and as whom. It has no String of its own that could show the password.
+// Access is the server and the credentials. It has no String method that could print the password.
 type Access struct {
 	server     string // host, with a port if it is another than 443
 	user       string
@@ -40,16 +40,16 @@ type Access struct {
 	known      string // files of thumbprints, lines "HOST THUMBPRINT"
 	thumbprint string // of the server's certificate, SHA-256 or SHA-1; "": none
 	datacenter string // "": the only one
-	guestUser  string // in the VMs; "": ssh logs in by itself
+	guestUser  string // user in the VMs; "": ssh logs in
 	guestPass  secret
 }
 
-// secret is text that no format shows: of a field that is not exported, fmt prints the pointer.
+// secret is text that no format prints: for an unexported field, fmt prints the pointer.
 type secret struct{ text *string }
 
 func newSecret(text string) secret { return secret{&text} }
 
-// reveal is the text itself, for the call that needs it.
+// reveal returns the text, for the call that needs it.
 func (s secret) reveal() string {
 	if s.text == nil {
 		return ""
@@ -57,11 +57,12 @@ func (s secret) reveal() string {
 	return *s.text
 }
 
-// Server is the server's name, as a user wrote it.
+// Server returns the server's name, as the user wrote it.
 func (a *Access) Server() string { return a.server }
 
-// ReadAccess finds out where to log in: server, if it is not empty, else GOVC_URL; the rest from the variables GOVC_*, or
-// from the user's file, which holds the same variables. That must be the user's own, of mode 0600.
+// ReadAccess determines the server and the credentials: server, if it is not empty, else GOVC_URL; the rest from the
+// variables GOVC_*, or from the user's file, which has the same variables. The file must be the user's own, of mode
+// 0600.
 func ReadAccess(server string) (*Access, error) {
 	v, err := readVariables()
 	if err != nil {
@@ -79,7 +80,8 @@ func ReadAccess(server string) (*Access, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" {
-		return nil, errors.New("the vSphere server's name is not a URL: write HOST, HOST:PORT or https://HOST/sdk") // not the text: a password may be in it
+		// The text is not printed, because it may contain a password.
+		return nil, errors.New("the vSphere server's name is not a URL: write HOST, HOST:PORT or https://HOST/sdk")
 	}
 	if u.Scheme != "https" {
 		return nil, fmt.Errorf("vSphere server %s: %s would send the password in the open: write https", u.Host, u.Scheme)
@@ -115,10 +117,10 @@ func ReadAccess(server string) (*Access, error) {
 	return a, nil
 }
 
-// guest is the user in the VMs, with the password; "": there is none.
+// guest returns the user in the VMs, with the password; "": none.
 func (a *Access) guest() (user, password string) { return a.guestUser, a.guestPass.reveal() }
 
-// Missing says whether the password has to be asked for.
+// Missing reports whether the password has to be asked for.
 func (a *Access) Missing() bool { return a.password.reveal() == "" }
 
 // Keep puts a password that was asked for into this process's environment, where the processes that it starts for the
@@ -128,7 +130,7 @@ func (a *Access) Keep(password string) {
 	os.Setenv(varPassword, password)
 }
 
-// readVariables are those of the user's file, and over them those of the environment.
+// readVariables returns the variables of the user's file, overridden by those of the environment.
 func readVariables() (map[string]string, error) {
 	v := map[string]string{}
 	path := os.Getenv(varFile)
@@ -153,8 +155,8 @@ func readVariables() (map[string]string, error) {
 	return v, nil
 }
 
-// readFile reads lines NAME=VALUE; an empty line, and one that begins with #, says nothing. Others must not be able to read or
-// write it: it may hold a password.
+// readFile reads lines NAME=VALUE; empty lines and lines that begin with # are ignored. Others must not be able to
+// read or write the file, because it may contain a password.
 func readFile(path string, v map[string]string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -183,7 +185,8 @@ func readFile(path string, v map[string]string) error {
 		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
 		name = strings.TrimSpace(name)
 		if !ok || !known(name) {
-			return fmt.Errorf("%s:%d: not one of %s", path, n, strings.Join(variables, ", ")) // not the line: it may be a password
+			// The line is not printed, because it may be a password.
+			return fmt.Errorf("%s:%d: not one of %s", path, n, strings.Join(variables, ", "))
 		}
 		v[name] = strings.Trim(strings.TrimSpace(value), `"'`)
 	}

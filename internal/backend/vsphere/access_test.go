@@ -11,8 +11,8 @@ import (
 	"nearmetal/internal/backend/vsphere/vcsim"
 )
 
-// Where and as whom to log in comes from variables and a file that only its user can read; a password is in no name, no
-// format and no error.
+// TestAccess: the server and the credentials come from variables and a file that only its user can read; no name,
+// format or error contains a password.
 func TestAccess(t *testing.T) {
 	for _, v := range variables {
 		t.Setenv(v, "")
@@ -66,7 +66,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// Certificates are checked; a thumbprint is taken where it is given, and only the right one.
+// TestCertificate: certificates are verified; a given thumbprint is accepted only if it is the right one.
 func TestCertificate(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	login := func(vars map[string]string) error {
@@ -112,7 +112,7 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// A session that the server has ended is made anew; a privilege that is missing is named with its object.
+// TestFaults: a session that the server has ended is renewed; a missing privilege is named with its object.
 func TestFaults(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	expired := 0
@@ -140,7 +140,7 @@ func TestFaults(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), vcsim.User+" lacks VirtualMachine.Config.HostUSBDevice on ComputeResource domain-c9") {
 		t.Errorf("%v", err)
 	}
-	// Every call fails once: one line each time, which says what could not be done.
+	// Each call fails once, with one line that states what could not be done.
 	s.Fail(nil)
 	(Part{}).Topology(context.Background(), s.Host)
 	all := len(s.Calls())

@@ -7,8 +7,8 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// Anonymise takes from a capture what shows whose host it is: names, addresses, serial numbers, licences, datastores and
-// networks. name stands for the host's. What plans need stays.
+// Anonymise removes from a capture everything that identifies its owner: names, addresses, serial numbers, licences,
+// datastores and networks. name replaces the host's name. Data that plans need stays.
 func (c *Capture) Anonymise(name string) error {
 	f, err := c.found()
 	if err != nil {
@@ -52,10 +52,10 @@ func (c *Capture) Anonymise(name string) error {
 	return nil
 }
 
-// noSystem stands for a host's own identifier in the backing of a device.
+// noSystem replaces a host's own identifier in the backing of a device.
 const noSystem = "00000000-0000-0000-0000-000000000000"
 
-// anonymousTarget keeps of what VMs can have the CPUs, and the devices without the host's identifier.
+// anonymousTarget returns only the CPUs that VMs can have, and the devices without the host's identifier.
 func anonymousTarget(t *types.ConfigTarget) *types.ConfigTarget {
 	own := &types.ConfigTarget{NumCpus: t.NumCpus, NumCpuCores: t.NumCpuCores, NumNumaNodes: t.NumNumaNodes, SmcPresent: t.SmcPresent,
 		MaxCpusPerHost: t.MaxCpusPerHost, MaxMemMBOptimalPerf: t.MaxMemMBOptimalPerf, SupportedMaxMemMB: t.SupportedMaxMemMB,

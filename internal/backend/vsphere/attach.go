@@ -14,7 +14,7 @@ import (
 	"nearmetal/internal/backend"
 )
 
-// Attach finds again what a Ref leads to: only what has the Ref's mark.
+// Attach finds the object of a Ref, and only if it has the Ref's mark.
 func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, error) {
 	c, err := d.center(ctx)
 	if err != nil {
@@ -53,9 +53,10 @@ func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, e
 	return &attached{c: c, ref: r, at: *ref, done: make(chan struct{})}, nil
 }
 
-// Sweep ends VMs side by side, as many of each host as are made at a time. What cannot be ended is tried, and explained, by the undo.
+// Sweep ends VMs concurrently, as many per host as are made at a time. VMs that cannot be ended are left to the undo,
+// which reports the error.
 func (d *driver) Sweep(ctx context.Context, refs []backend.Ref) {
-	last := map[string]backend.Ref{} // by mark: the last Ref knows most
+	last := map[string]backend.Ref{} // by mark: the last Ref has the most information
 	for _, r := range refs {
 		if r.ID["kind"] == kindVM {
 			last[r.ID["mark"]] = r
@@ -86,8 +87,9 @@ func (d *driver) Sweep(ctx context.Context, refs []backend.Ref) {
 	side(ends, len(ends))
 }
 
-// findVM finds a VM by its own id, or by its name in its folder; and only with its mark. A clone that vCenter still makes is awaited
-// first: its VM may not be there yet, and one that is there cannot be removed before the clone's end.
+// findVM finds a VM by its own ID, or by its name in its folder, and only with its mark. It first waits for a clone
+// that vCenter is still making: its VM may not exist yet, and an existing one cannot be removed before the clone's
+// end.
 func (c *center) findVM(ctx context.Context, id map[string]string) (*types.ManagedObjectReference, error) {
 	if len(id["mark"]) != 32 || id["name"] == "" || id["folder"] == "" {
 		return nil, errors.New("it has no mark, no name or no folder")
@@ -105,7 +107,7 @@ func (c *center) findVM(ctx context.Context, id map[string]string) (*types.Manag
 	return c.child(ctx, id)
 }
 
-// child finds a VM by its name in its folder.
+// child finds a VM by its name in its vCenter folder.
 func (c *center) child(ctx context.Context, id map[string]string) (*types.ManagedObjectReference, error) {
 	folder := types.ManagedObjectReference{Type: "Folder", Value: id["folder"]}
 	o, err := object.NewSearchIndex(c.client.Client).FindChild(ctx, object.NewFolder(c.client.Client, folder), id["name"])
@@ -126,8 +128,9 @@ func (c *center) child(ctx context.Context, id map[string]string) (*types.Manage
 	return &ref, nil
 }
 
-// ours says whether a VM is there and is the recorded one: it has the mark; or it has none yet, and the name, which ends in 64 random
-// bits of the mark. A vCenter may leave the settings of a clone's call out, which are the mark, and the next call was not made.
+// ours reports whether a VM exists and is the recorded one: it has the mark, or it has no mark yet and the name,
+// which ends in 64 random bits of the mark. A vCenter may ignore the settings in a clone's call, which include the
+// mark, and the owner may have died before the next call.
 func (c *center) ours(ctx context.Context, ref types.ManagedObjectReference, id map[string]string) (bool, error) {
 	var vm mo.VirtualMachine
 	found, err := c.readOne(ctx, ref, []string{"name", "config.extraConfig"}, &vm)
@@ -141,7 +144,7 @@ func (c *center) ours(ctx context.Context, ref types.ManagedObjectReference, id 
 	return has || !other && vm.Name == id["name"] && strings.HasSuffix(vm.Name, nameEnd(id["mark"])), nil
 }
 
-// awaitTasks waits for the end of the tasks of an object that are under way now and have a word in their names.
+// awaitTasks waits for the end of an object's current tasks whose names contain a word.
 func (c *center) awaitTasks(ctx context.Context, of types.ManagedObjectReference, word string) error {
 	m := c.client.ServiceContent.TaskManager
 	if m == nil || of.Value == "" {
@@ -149,7 +152,7 @@ func (c *center) awaitTasks(ctx context.Context, of types.ManagedObjectReference
 	}
 	for try := 0; ; try++ {
 		list, err := c.recentTasks(ctx, *m)
-		if isGone(err) && try < 10 { // vCenter has forgotten one meanwhile
+		if isGone(err) && try < 10 { // vCenter has forgotten one in the meantime
 			continue
 		}
 		if err != nil {
@@ -167,7 +170,8 @@ func (c *center) awaitTasks(ctx context.Context, of types.ManagedObjectReference
 	}
 }
 
-// recentTasks are the tasks that vCenter has now, and had lately. It is an error of isGone where one went between two questions.
+// recentTasks returns vCenter's current and recent tasks. It returns an error of isGone if a task disappeared between
+// two queries.
 func (c *center) recentTasks(ctx context.Context, m types.ManagedObjectReference) ([]mo.Task, error) {
 	var tasks mo.TaskManager
 	if err := c.retrieve(ctx, m, []string{"recentTask"}, &tasks); err != nil || len(tasks.RecentTask) == 0 {
@@ -178,7 +182,7 @@ func (c *center) recentTasks(ctx context.Context, m types.ManagedObjectReference
 	return list, err
 }
 
-// over waits for a task's end, whatever it is. An error says that the end is not known.
+// over waits for a task's end, whether it succeeds or fails. An error means that the end is not known.
 func (c *center) over(ctx context.Context, task types.ManagedObjectReference) error {
 	_, err := c.hub.finish(ctx, task)
 	var failed *taskError
@@ -188,7 +192,7 @@ func (c *center) over(ctx context.Context, task types.ManagedObjectReference) er
 	return err
 }
 
-// attached is a thing of an owner that is gone.
+// attached is an object whose owner is gone.
 type attached struct {
 	c    *center
 	ref  backend.Ref
@@ -196,7 +200,7 @@ type attached struct {
 	done chan struct{}
 }
 
-// Kill removes it.
+// Kill removes the object.
 func (a *attached) Kill(ctx context.Context) error {
 	var err error
 	if a.ref.ID["kind"] == kindPortGroup {

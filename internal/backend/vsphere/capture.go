@@ -23,20 +23,20 @@ import (
 // Suffix ends the names of captures of ESXi hosts.
 const Suffix = ".vsphere.tar.gz"
 
-// Capture is a host as vCenter describes it, in the form of govc object.save: an ObjectContent of the HostSystem, and the
-// answer of QueryConfigTarget.
+// Capture is a host as described by vCenter, in the form of govc object.save: an ObjectContent of the HostSystem, and
+// the answer of QueryConfigTarget.
 type Capture struct {
 	content types.ObjectContent
 	target  types.QueryConfigTargetResponse
 }
 
-// Bounds of an archive: its files, and one of them, in bytes.
+// Bounds of an archive: the number of its files, and the size of a file in bytes.
 const (
 	filesMost = 64
 	fileMost  = 16 << 20
 )
 
-// Read reads a host by its name or path in the inventory; "" is the only one.
+// Read reads a host by its name or path in the inventory; "" is the only host.
 func (s *Session) Read(ctx context.Context, host string) (*Capture, error) {
 	if !strings.HasPrefix(host, "/") {
 		if err := s.datacenter(ctx, ""); err != nil {
@@ -73,7 +73,7 @@ func (s *Session) read(ctx context.Context, refs []types.ManagedObjectReference,
 	return list, nil
 }
 
-// configTarget asks what the VMs of a host can have.
+// configTarget queries the devices and CPUs that the VMs of a host can have.
 func (s *Session) configTarget(ctx context.Context, c *Capture) error {
 	var h mo.HostSystem
 	if err := s.retrieve(ctx, c.content.Obj, []string{"parent"}, &h); err != nil || h.Parent == nil {
@@ -89,7 +89,7 @@ func (s *Session) configTarget(ctx context.Context, c *Capture) error {
 	return s.configTargetOf(ctx, c, *r.EnvironmentBrowser)
 }
 
-// configTargetOf asks a host's browser.
+// configTargetOf queries a host's environment browser.
 func (s *Session) configTargetOf(ctx context.Context, c *Capture, browser types.ManagedObjectReference) error {
 	res, err := methods.QueryConfigTarget(ctx, s.client, &types.QueryConfigTarget{This: browser, Host: &c.content.Obj})
 	if err != nil {
@@ -106,7 +106,7 @@ func nilParent(p *types.ManagedObjectReference) error {
 	return nil
 }
 
-// Topology is the captured host.
+// Topology returns the captured host.
 func (c *Capture) Topology() (*topology.Host, error) {
 	f, err := c.found()
 	if err != nil {
@@ -115,10 +115,10 @@ func (c *Capture) Topology() (*topology.Host, error) {
 	return f.topology()
 }
 
-// found decodes the properties. Those of an archive may be of any type: what does not fit is an error.
+// found decodes the properties. Those of an archive may be of any type: a wrong one is an error.
 func (c *Capture) found() (f *found, err error) {
 	defer func() {
-		if r := recover(); r != nil { // reflect, in govmomi
+		if r := recover(); r != nil { // raised by reflect, in govmomi
 			f, err = nil, fmt.Errorf("a property is not of its type: %v", r)
 		}
 	}()
@@ -132,7 +132,7 @@ func (c *Capture) found() (f *found, err error) {
 	return f, nil
 }
 
-// Write writes the capture as an archive (tar, gzip). The same host makes the same bytes.
+// Write writes the capture as an archive (tar, gzip). The same host produces the same bytes.
 func (c *Capture) Write(w io.Writer) error {
 	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
@@ -143,8 +143,8 @@ func (c *Capture) Write(w io.Writer) error {
 	if err := writeXML(t, name+".xml", c.content); err != nil {
 		return err
 	}
-	// As govc has it: a folder for each object, with a file for each answer of a method. It is the browser's there; the host's
-	// here, since the answer is about this host.
+	// As in govc's format: a directory for each object, with a file for the answer of each method. govc stores it
+	// under the browser; here it is under the host, because the answer describes this host.
 	if err := writeXML(t, path.Join(c.content.Obj.Encode(), "QueryConfigTarget.xml"), c.target); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func writeXML(t *tar.Writer, name string, value any) error {
 	return err
 }
 
-// ReadCapture reads what Write has written, or an archive (tar, gzip) of what govc object.save wrote of one host.
+// ReadCapture reads an archive of Write, or an archive (tar, gzip) of one host from govc object.save.
 func ReadCapture(r io.Reader) (*Capture, error) {
 	z, err := gzip.NewReader(r)
 	if err != nil {
@@ -211,7 +211,7 @@ func ReadCapture(r io.Reader) (*Capture, error) {
 	return c, nil
 }
 
-// readXML decodes; what govmomi's decoder cannot take is an error.
+// readXML decodes XML; input that govmomi's decoder cannot handle is an error.
 func readXML(r io.Reader, to any) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

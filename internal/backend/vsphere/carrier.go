@@ -16,12 +16,13 @@ import (
 	"nearmetal/internal/remote"
 )
 
-// sshPause is the time between attempts at an ssh server that does not answer yet.
+// sshPause is the time between attempts to connect to an ssh server that does not answer yet.
 const sshPause = time.Second
 
-// Agent waits for VMware Tools and the guest's address, and starts our agent there by ssh; the connection is the agent's carrier. With a
-// password of the guests (GOVC_GUEST_LOGIN), a key of the cluster's own and the guest's host keys are exchanged by vCenter before; else
-// the user's own ssh logs in, and knows the template's host key under the name nearmetal-TEMPLATE.
+// Agent waits for VMware Tools and the guest's address, and starts nearmetal's agent there by ssh; the connection is
+// the agent's carrier. With a password of the guests (GOVC_GUEST_LOGIN), vCenter first exchanges a key of the cluster
+// and the guest's host keys. Otherwise the user's own ssh logs in, and knows the template's host key under the name
+// nearmetal-TEMPLATE.
 func (i *instance) Agent(ctx context.Context) (io.ReadWriteCloser, error) {
 	if err := i.awaitTools(ctx); err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func (i *instance) Agent(ctx context.Context) (io.ReadWriteCloser, error) {
 	return &carrier{Session: s, i: i}, nil
 }
 
-// connect starts the agent, and tries again while no ssh server answers.
+// connect starts the agent, and retries while no ssh server answers.
 func (i *instance) connect(ctx context.Context, l remote.Login, host string, files *remote.Files, config string) (*remote.Session, error) {
 	for {
 		s, err := remote.StartAs(ctx, l, host, files, "--stdio", config)
@@ -85,7 +86,7 @@ func (i *instance) connect(ctx context.Context, l remote.Login, host string, fil
 	}
 }
 
-// directory is where files of the VM go that end with the cluster.
+// directory returns a directory for files of the VM that is removed with the cluster.
 func (i *instance) directory() (string, error) {
 	if i.log == "" {
 		return "", errors.New("it has no directory")
@@ -93,13 +94,13 @@ func (i *instance) directory() (string, error) {
 	return filepath.Dir(string(i.log)), nil
 }
 
-// files are the agent's program and its configuration, whose name it gets.
+// files returns the agent's program and its configuration, and the configuration's name.
 func (i *instance) files(dir string) (*remote.Files, string, error) {
 	program, err := i.d.agentFile(dir)
 	if err != nil {
 		return nil, "", err
 	}
-	name := "config-" + i.mark // homes may be shared between VMs
+	name := "config-" + i.mark // VMs may share home directories
 	local := filepath.Join(dir, i.plan.Name+".config")
 	if err := os.WriteFile(local, i.config(), 0o600); err != nil {
 		return nil, "", err
@@ -108,7 +109,7 @@ func (i *instance) files(dir string) (*remote.Files, string, error) {
 	return f, name, err
 }
 
-// agentFile is the agent's program as a file.
+// agentFile writes the agent's program to a file and returns its path.
 func (d *driver) agentFile(dir string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,12 +124,12 @@ func (d *driver) agentFile(dir string) (string, error) {
 	return path, os.WriteFile(path, b, 0o600)
 }
 
-// aliasOf makes a word of a template's name, as known_hosts has it.
+// aliasOf converts a template's name into a word for known_hosts.
 func aliasOf(name string) string {
 	return strings.ToLower(hostName(name))
 }
 
-// carrier is the connection to the agent. When it ends, the VM is removed: without its agent it serves nobody.
+// carrier is the connection to the agent. When it ends, the VM is removed, because it is useless without its agent.
 type carrier struct {
 	*remote.Session
 	i    *instance
@@ -144,7 +145,7 @@ func (c *carrier) Read(p []byte) (int, error) {
 				ctx, cancel := context.WithTimeout(context.Background(), backend.AttachTimeout)
 				defer cancel()
 				if e := c.i.Kill(ctx); e != nil {
-					c.i.log.Say("%v", e) // the cluster's end tries again
+					c.i.log.Say("%v", e) // the cluster's end retries
 				}
 			}()
 		})

@@ -8,8 +8,8 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// center is a session that the drivers of one process share, with its hub. A cluster's end asks for many things one after the other,
-// each by a driver of its own: they have one login.
+// center is a session, with its hub, that the drivers of one process share. A cluster's end removes many objects one
+// after the other, each by a driver of its own, with a single login.
 type center struct {
 	*Session
 	hub   *hub
@@ -17,7 +17,7 @@ type center struct {
 	key   string
 
 	mu    sync.Mutex
-	ended map[string]bool // marks of what this process has ended
+	ended map[string]bool // marks of objects that this process has ended
 	hosts map[string]chan struct{}
 }
 
@@ -26,10 +26,11 @@ var (
 	centers   = map[string]*center{}
 )
 
-// provisioning is how many VMs of one host are cloned, set, started or ended at a time. vCenter itself takes eight.
+// provisioning is how many VMs of one host are cloned, configured, started or ended at a time. vCenter's own limit is
+// eight.
 const provisioning = 8
 
-// openCenter logs in, or shares a session that this process has. The caller closes it.
+// openCenter logs in, or shares an existing session of this process. The caller closes it.
 func openCenter(ctx context.Context, a *Access) (*center, error) {
 	key := a.user + "@" + a.server
 	centersMu.Lock()
@@ -61,7 +62,7 @@ func (c *center) release() error {
 	return c.Session.Close()
 }
 
-// slot waits for a turn on a host; the caller calls what it returns.
+// slot waits for a free slot of a host; the caller calls the result to free it.
 func (c *center) slot(ctx context.Context, host string) (func(), error) {
 	c.mu.Lock()
 	s := c.hosts[host]
@@ -78,7 +79,7 @@ func (c *center) slot(ctx context.Context, host string) (func(), error) {
 	}
 }
 
-// setEnded notes that what has this mark was ended by this process; hasEnded says so.
+// setEnded records that this process has ended the object with this mark; hasEnded reports it.
 func (c *center) setEnded(mark string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +92,7 @@ func (c *center) hasEnded(mark string) bool {
 	return c.ended[mark]
 }
 
-// isGone says that an object is not there any more.
+// isGone reports whether err means that an object no longer exists.
 func isGone(err error) bool {
 	var f *types.ManagedObjectNotFound
 	if _, ok := fault.As(err, &f); ok {
@@ -100,7 +101,7 @@ func isGone(err error) bool {
 	return false
 }
 
-// isState says that an object was already in the state that was asked for.
+// isState reports whether err means that an object was already in the requested state.
 func isState(err error) bool {
 	var f *types.InvalidPowerState
 	_, ok := fault.As(err, &f)

@@ -14,8 +14,8 @@ import (
 	"nearmetal/internal/text"
 )
 
-// markKey is the advanced setting that marks a VM as ours. The call that clones the VM writes it, so that there is no moment at which a
-// VM of ours has none; a custom attribute would need a second call.
+// markKey is the advanced setting that marks a VM as nearmetal's. The call that clones the VM writes it, so that the
+// VM is never without it; a custom attribute would need a second call.
 const markKey = "nearmetal.mark"
 
 // The kinds of Refs.
@@ -24,8 +24,8 @@ const (
 	kindPortGroup = "portgroup"
 )
 
-// Start clones the template, sets the clone in one task, has vCenter customize it, and powers it on. What it makes is recorded before:
-// its name, its mark, the template, the folder and the host; then the VM's own id.
+// Start clones the template, configures the clone in one task, has vCenter customize it, and powers it on. It records
+// beforehand what it makes: the VM's name, its mark, the template, the folder and the host; then the VM's own ID.
 func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance, error) {
 	v, err := d.vm(r.VM.Name)
 	if err != nil {
@@ -56,13 +56,13 @@ func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance
 	i.log.Say("%v", err)
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
-	if e := i.removeInTurn(undo); e != nil { // this one's: all of a host may end at the same time
+	if e := i.removeInTurn(undo); e != nil { // uses this start's slot: all VMs of a host may end at the same time
 		err = fmt.Errorf("%w; and it is left: %w", err, e)
 	}
 	return nil, err
 }
 
-// card is the card that a VM gets; its MAC and address are those that Network chose.
+// card returns the card of a VM; Network chose its MAC and address.
 func (d *driver) card(r backend.Request) (*backend.Card, error) {
 	c, ok := d.cards[r.VM.Name]
 	if !ok {
@@ -71,7 +71,7 @@ func (d *driver) card(r backend.Request) (*backend.Card, error) {
 	return &c, nil
 }
 
-// start does the steps. What fails says the VM, the host, the task and vCenter's own words.
+// start performs the steps. An error names the VM, the host and the task, and has vCenter's own words.
 func (i *instance) start(ctx context.Context, r backend.Request) error {
 	d := i.d
 	at := fmt.Sprintf("VM %s (%s) on host %s", i.plan.Name, i.name, i.host.name)
@@ -80,7 +80,7 @@ func (i *instance) start(ctx context.Context, r backend.Request) error {
 		return nil
 	})
 	var ref types.ManagedObjectReference
-	if info != nil { // also where ctx has ended: what was cloned is removed without a search
+	if info != nil { // also if ctx has ended: the clone is then removed without a search
 		ref, _ = info.Result.(types.ManagedObjectReference)
 	}
 	if err != nil {
@@ -97,7 +97,7 @@ func (i *instance) start(ctx context.Context, r backend.Request) error {
 	if err := r.Record(i.Ref()); err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}
-	// What a clone has is not what its call asked for in every case: its devices are read, all else is set.
+	// A clone does not always have the settings of its call. Its devices are read, and everything else is set.
 	var clone mo.VirtualMachine
 	if err := i.c.retrieve(ctx, ref, []string{"config.hardware", "config.extraConfig"}, &clone); err != nil {
 		return i.c.explain("read "+at, err)
@@ -153,12 +153,12 @@ func (i *instance) clone(ctx context.Context) (types.ManagedObjectReference, err
 	return taskRef(t), err
 }
 
-// normal is an allocation without a limit. An allocation is replaced as a whole.
+// normal returns an allocation without a limit. An allocation is replaced as a whole.
 func normal(reservation int64) *types.ResourceAllocationInfo {
 	return &types.ResourceAllocationInfo{Reservation: &reservation, Limit: types.NewInt64(-1), Shares: &types.SharesInfo{Level: types.SharesLevelNormal}}
 }
 
-// settings is the one change that makes a clone what the plan says.
+// settings returns the one change that configures a clone as planned.
 func (i *instance) settings(clone *mo.VirtualMachine) (*types.VirtualMachineConfigSpec, error) {
 	v := i.set
 	spec := &types.VirtualMachineConfigSpec{
@@ -179,14 +179,15 @@ func (i *instance) settings(clone *mo.VirtualMachine) (*types.VirtualMachineConf
 	for _, k := range sortedKeys(v.ExtraConfig) {
 		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: k, Value: v.ExtraConfig[k]})
 	}
-	if has, _ := hasMark(clone.Config.ExtraConfig, i.mark); !has { // a vCenter that leaves a clone's advanced settings out
+	// For a vCenter that ignores the advanced settings of a clone's call.
+	if has, _ := hasMark(clone.Config.ExtraConfig, i.mark); !has {
 		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: markKey, Value: i.mark})
 	}
 	i.network(spec, clone)
 	return spec, i.devices(spec)
 }
 
-// network puts the clone's first card on the VMs' network, or adds one where it has none.
+// network connects the clone's first card to the VMs' network, or adds a card if the clone has none.
 func (i *instance) network(spec *types.VirtualMachineConfigSpec, clone *mo.VirtualMachine) {
 	backing := i.d.place.backing
 	if c := firstCard(clone); c != nil {
@@ -204,12 +205,12 @@ func (i *instance) network(spec *types.VirtualMachineConfigSpec, clone *mo.Virtu
 	spec.DeviceChange = append(spec.DeviceChange, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: n})
 }
 
-// connected is a new card that is connected from the start.
+// connected describes a new card that is connected from the start.
 func connected() *types.VirtualDeviceConnectInfo {
 	return &types.VirtualDeviceConnectInfo{StartConnected: true, Connected: true, AllowGuestControl: true}
 }
 
-// firstCard is a VM's first network card; nil: it has none.
+// firstCard returns a VM's first network card; nil: none.
 func firstCard(vm *mo.VirtualMachine) types.BaseVirtualDevice {
 	for _, d := range vm.Config.Hardware.Device {
 		if _, ok := d.(types.BaseVirtualEthernetCard); ok {
@@ -238,7 +239,7 @@ func (i *instance) devices(spec *types.VirtualMachineConfigSpec) error {
 	return nil
 }
 
-// device is a function of the host as a device of a VM.
+// device converts a function of the host into a device of a VM.
 func (i *instance) device(f *found, x esx.Device, key int32) (types.BaseVirtualDevice, error) {
 	switch x.Kind {
 	case esx.VGPU:
@@ -276,7 +277,7 @@ func (i *instance) device(f *found, x esx.Device, key int32) (types.BaseVirtualD
 	backing := types.VirtualPCIPassthroughDeviceBackingInfo{Id: pci.PciDevice.Id, DeviceId: fmt.Sprintf("%x", uint16(pci.PciDevice.DeviceId)),
 		SystemId: pci.SystemId, VendorId: pci.PciDevice.VendorId}
 	backing.DeviceName = pci.PciDevice.DeviceName
-	node := int32(0) // 0 is what the API's own client cannot send apart from nothing
+	node := int32(0) // the API's own client cannot distinguish 0 from a missing value
 	if x.NUMANode != nil {
 		node = int32(*x.NUMANode)
 	}
@@ -291,7 +292,7 @@ func (i *instance) device(f *found, x esx.Device, key int32) (types.BaseVirtualD
 	return d, nil
 }
 
-// dynamic is what vCenter lists of functions that have a dynamic device's ids.
+// dynamic returns vCenter's entry for functions with a dynamic device's IDs.
 func (m *machine) dynamic(f *found, x esx.Device) (*types.VirtualMachineDynamicPassthroughInfo, error) {
 	for k := range f.target.DynamicPassthrough {
 		if p := &f.target.DynamicPassthrough[k]; int(uint16(p.VendorId)) == x.VendorID && int(uint16(p.DeviceId)) == x.DeviceID {
@@ -301,7 +302,7 @@ func (m *machine) dynamic(f *found, x esx.Device) (*types.VirtualMachineDynamicP
 	return nil, fmt.Errorf("host %s: vCenter lists no function %s for Dynamic DirectPath I/O: leave dynamic out", m.name, x.IDs())
 }
 
-// customization sets the clone's name, and the address of its first card, if there is one; other cards ask by DHCP.
+// customization sets the clone's name, and the address of its first card, if it has one; other cards use DHCP.
 func (i *instance) customization(spec *types.VirtualMachineConfigSpec, clone *mo.VirtualMachine) types.CustomizationSpec {
 	f := i.d.place.file
 	s := types.CustomizationSpec{
@@ -333,13 +334,13 @@ func (i *instance) customization(spec *types.VirtualMachineConfigSpec, clone *mo
 	return s
 }
 
-// mask is a prefix length as a netmask.
+// mask formats a prefix length as a netmask.
 func mask(bits int) string {
 	n := ^uint32(0) << (32 - bits)
 	return fmt.Sprintf("%d.%d.%d.%d", n>>24, n>>16&0xff, n>>8&0xff, n&0xff)
 }
 
-// hasMark says whether a VM's advanced settings have this mark; other, whether they have another's.
+// hasMark reports whether a VM's advanced settings have this mark; other, whether they have a different one.
 func hasMark(list []types.BaseOptionValue, mark string) (has, other bool) {
 	for _, o := range list {
 		if v := o.GetOptionValue(); v.Key == markKey {

@@ -20,8 +20,8 @@ func init() {
 	backend.Register("vsphere", func(string) (backend.Driver, error) { return &driver{}, nil })
 }
 
-// driver carries plans out in a vCenter. Probe logs in and finds what the cluster file names, Hosts reads the hosts, Prepare and Network
-// settle what the VMs become.
+// driver carries out plans in a vCenter. Probe logs in and finds the objects that the cluster file names, Hosts reads
+// the hosts, Prepare and Network determine the VMs' configuration.
 type driver struct {
 	mu    sync.Mutex
 	c     *center // nil before Probe or Attach
@@ -70,7 +70,7 @@ func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, e
 	return d.Plans(), nil
 }
 
-// Hosts are the ESXi hosts that VMs may run on.
+// Hosts returns the ESXi hosts on which VMs may run.
 func (d *driver) Hosts(ctx context.Context) ([]topology.Host, error) {
 	if d.place == nil {
 		return nil, errNotProbed
@@ -84,10 +84,10 @@ func (d *driver) Hosts(ctx context.Context) ([]topology.Host, error) {
 	return hosts, err
 }
 
-// errNotProbed says that calls came in another order than the seam has.
+// errNotProbed reports that calls were made in the wrong order.
 var errNotProbed = errors.New("backend vsphere: nobody has logged in yet")
 
-// Prepare settles what the plan's VMs become, and checks it against the template and the pools.
+// Prepare determines the configuration of the plan's VMs, and checks it against the template and the pools.
 func (d *driver) Prepare(ctx context.Context, p *plan.Plan, _ func(backend.Ref) error) error {
 	t, err := esx.Translate(d.file.VSphere, p, d.hosts)
 	if err != nil {
@@ -103,7 +103,7 @@ func (d *driver) Check(vm plan.VM, _ backend.Settings) error {
 	return err
 }
 
-// vm is what a plan's VM becomes.
+// vm returns the configuration of a plan's VM.
 func (d *driver) vm(name string) (*esx.VM, error) {
 	if d.translated != nil {
 		for i := range d.translated.VMs {
@@ -115,7 +115,7 @@ func (d *driver) vm(name string) (*esx.VM, error) {
 	return nil, fmt.Errorf("VM %s: %w", name, errNotProbed)
 }
 
-// Close ends the session, unless another driver of this process has it too.
+// Close ends the session, unless another driver of this process uses it.
 func (d *driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,10 +127,11 @@ func (d *driver) Close() error {
 	return c.release()
 }
 
-// Version says which simulator or vCenter answers; without a login it is the library's.
+// Version returns the version of the library, because the version of the simulator or vCenter is not known without a
+// login.
 func (d *driver) Version(context.Context) (string, error) { return "govmomi 0.48.1", nil }
 
-// Plans are what ESXi can do, wherever it is.
+// Plans returns ESXi's capabilities, which are the same everywhere.
 func (*driver) Plans() *backend.Probed {
 	return &backend.Probed{Accel: host.KVM, Caps: backend.Caps{
 		Links: []backend.LinkKind{backend.LinkOwn}, OwnDisk: true, VFIO: true, Dynamic: true, Cores: true, Remote: true,
@@ -140,11 +141,11 @@ func (*driver) Plans() *backend.Probed {
 		}}}
 }
 
-// Advise says what ESXi does not promise of a plan, and what DRS and HA would undo.
+// Advise returns the parts of a plan that ESXi does not guarantee, and those that DRS and HA would undo.
 func (*driver) Advise(s *spec.Cluster, p *plan.Plan, hosts []topology.Host) []string {
 	t, err := esx.Translate(s.VSphere, p, hosts)
 	if err != nil {
-		return nil // Translate says it
+		return nil // Translate returns the error
 	}
 	var list []string
 	for _, s := range t.Lost {
@@ -153,7 +154,7 @@ func (*driver) Advise(s *spec.Cluster, p *plan.Plan, hosts []topology.Host) []st
 	return append(list, t.Undone...)
 }
 
-// Translate says what a plan's VMs become.
+// Translate returns the configuration of a plan's VMs.
 func (*driver) Translate(s *spec.Cluster, p *plan.Plan, hosts []topology.Host) (backend.Translation, error) {
 	t, err := esx.Translate(s.VSphere, p, hosts)
 	if err != nil {

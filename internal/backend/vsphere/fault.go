@@ -15,7 +15,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// explain makes one line of an error of vSphere: what failed, and why in vCenter's own words. nil stays nil.
+// explain converts an error of vSphere into one line: what failed, and why in vCenter's own words. nil stays nil.
 func (s *Session) explain(what string, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -40,7 +40,8 @@ type said struct {
 func (e *said) Error() string { return e.text }
 func (e *said) Unwrap() error { return e.err }
 
-// words are what vCenter says of an error: its localised message, else the fault's name; and the messages below it.
+// words returns vCenter's messages for an error: its localised message, else the fault's name; and the messages below
+// it.
 func words(err error) string {
 	if soap.IsSoapFault(err) {
 		f := soap.ToSoapFault(err)
@@ -57,7 +58,7 @@ func words(err error) string {
 	return text.OneLine(err.Error())
 }
 
-// localised is the message of a fault, with those that it says itself.
+// localised returns the message of a fault, with the messages in the fault itself.
 func localised(f *types.LocalizedMethodFault) string {
 	if f == nil {
 		return "no reason"
@@ -78,7 +79,7 @@ func localised(f *types.LocalizedMethodFault) string {
 	return text
 }
 
-// faultName is the type of a fault: "InsufficientMemoryResourcesFault".
+// faultName returns the type of a fault: "InsufficientMemoryResourcesFault".
 func faultName(f any) string {
 	t := reflect.TypeOf(f)
 	for t.Kind() == reflect.Pointer {
@@ -87,7 +88,7 @@ func faultName(f any) string {
 	return t.Name()
 }
 
-// noPermission names the privilege and the object.
+// noPermission returns an error that names the privilege and the object.
 func (s *Session) noPermission(what string, f *types.NoPermission) error {
 	privilege, object := f.PrivilegeId, ""
 	if f.Object != nil {

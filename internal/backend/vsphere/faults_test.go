@@ -21,7 +21,7 @@ import (
 // madeFile is a cluster with a port group of its own.
 var madeFile = strings.Replace(fileText, "portGroup: DC0_DVPG0", "switch: DVS0", 1)
 
-// names are those of all VMs and port groups.
+// names returns the names of all VMs and port groups.
 func names() []string {
 	var list []string
 	for _, kind := range []string{"VirtualMachine", "DistributedVirtualPortgroup"} {
@@ -33,7 +33,7 @@ func names() []string {
 	return list
 }
 
-// same fails if vCenter is not as it was.
+// same fails if vCenter is not in its earlier state.
 func same(t *testing.T, what string, before []string) {
 	t.Helper()
 	if got := names(); !slices.Equal(got, before) {
@@ -41,8 +41,8 @@ func same(t *testing.T, what string, before []string) {
 	}
 }
 
-// A task that fails stops the start: the error is one line with the VM, the host, the task and vCenter's own words, and nothing of
-// the VM is left, without an undo.
+// TestTaskFails: a task that fails stops the start. The error is one line with the VM, the host, the task and
+// vCenter's own words, and nothing of the VM is left, without an undo.
 func TestTaskFails(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	before := names()
@@ -73,13 +73,13 @@ func TestTaskFails(t *testing.T) {
 			}
 		}
 		same(t, task, before)
-		l.j.undo(t) // which finds nothing, and nothing of others
+		l.j.undo(t) // it finds nothing, and removes nothing of others
 		same(t, task, before)
 	}
 }
 
-// Whichever call fails, and however: the start fails or succeeds, and the undo leaves vCenter as it was. NEARMETAL_ALL_CALLS tries
-// every method's first call, in a minute; else the clone's.
+// TestCallsFail: whichever call fails, and however, the start fails or succeeds, and the undo restores vCenter's
+// state. With NEARMETAL_ALL_CALLS the first call of every method fails, in a minute; otherwise the clone's.
 func TestCallsFail(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: it takes seconds")
@@ -136,7 +136,8 @@ func TestCallsFail(t *testing.T) {
 			if err == nil && !expired && strings.HasSuffix(m, "_Task") {
 				t.Errorf("%s: a failed call is no error", m)
 			}
-			outside := m == "RetrieveServiceContent" || m == "Login" || m == "Logout" // no session is there yet, or any more
+			// No session exists before or after these.
+			outside := m == "RetrieveServiceContent" || m == "Login" || m == "Logout"
 			if err != nil && (strings.Contains(err.Error(), "\n") || expired && !outside) {
 				t.Errorf("%s: %v", m, err)
 			}
@@ -144,7 +145,7 @@ func TestCallsFail(t *testing.T) {
 	}
 }
 
-// A VM that somebody else removes meanwhile has ended, and says so; its end is no error.
+// TestGone: a VM that another user removes is reported as ended, and that is not an error.
 func TestGone(t *testing.T) {
 	vcsim.Start(t, vcsim.Options{})
 	before := names()
@@ -176,7 +177,8 @@ func TestGone(t *testing.T) {
 	same(t, "gone", before)
 }
 
-// vCenter refuses to remove a VM while another task is at it: that task is awaited, and the VM removed after it.
+// TestRemovedWhileBusy: vCenter refuses to remove a VM during another task. The removal waits for that task's end and
+// is then repeated.
 func TestRemovedWhileBusy(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	before := names()
@@ -188,7 +190,7 @@ func TestRemovedWhileBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	tasks := simulator.Map.Get(*l.d.c.client.ServiceContent.TaskManager).(*simulator.TaskManager)
-	task := tasks.RecentTask[0].Value // it has ended
+	task := tasks.RecentTask[0].Value // has ended
 	var refused atomic.Int32
 	s.Fail(func(_ int, method string) vcsim.Failure {
 		if method == "Destroy_Task" && refused.Add(1) <= 2 {
@@ -209,8 +211,8 @@ func TestRemovedWhileBusy(t *testing.T) {
 	same(t, "busy", before)
 }
 
-// A clone's answer is lost while the clone runs, and another task leaves vCenter while the tasks are read. The clone's end is awaited, and
-// what it made is removed; nothing is destroyed before.
+// TestCloneAnswerLost: a clone's answer is lost while the clone runs, and another task leaves vCenter while the tasks
+// are read. The clone's end is awaited, and its VM is removed; nothing is destroyed earlier.
 func TestCloneAnswerLost(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	before := names()
@@ -229,7 +231,7 @@ func TestCloneAnswerLost(t *testing.T) {
 		return nil
 	})
 	var lost, gone, listed, early bool
-	s.Fail(func(_ int, m string) (f vcsim.Failure) { // one call at a time: there is one VM
+	s.Fail(func(_ int, m string) (f vcsim.Failure) { // one call at a time, because there is one VM
 		switch {
 		case m == "CloneVM_Task":
 			lost = true
@@ -256,7 +258,8 @@ func TestCloneAnswerLost(t *testing.T) {
 	same(t, "lost", before)
 }
 
-// The answer to the call that makes the port group is lost while vCenter makes it: the undo waits for its end, and removes it.
+// TestPortGroupAnswerLost: the answer to the call that makes the port group is lost while vCenter makes it. The undo
+// waits for its end, and removes the port group.
 func TestPortGroupAnswerLost(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	before := names()
@@ -270,18 +273,18 @@ func TestPortGroupAnswerLost(t *testing.T) {
 		return nil
 	})
 	var lost, watched, early bool
-	after := 0 // calls, while the task runs
+	after := 0 // number of calls while the task runs
 	s.Fail(func(_ int, m string) (f vcsim.Failure) {
 		switch {
 		case m == "AddDVPortgroup_Task":
 			lost = true
 			return vcsim.Failure{Drop: true, After: true}
 		case !lost || watched || early:
-		case m == "ModifyListView": // its task is watched
+		case m == "ModifyListView": // the task is watched
 			watched = true
 			release()
 		case strings.HasPrefix(m, "RetrieveProperties") && strings.Contains(s.Last(m), "<pathSet>portgroup<"), after > 200:
-			early = true // the simulator does not let its switch be read before
+			early = true // the simulator blocks reads of its switch before that
 			release()
 		}
 		if lost {
@@ -300,7 +303,7 @@ func TestPortGroupAnswerLost(t *testing.T) {
 	same(t, "lost", before)
 }
 
-// A VM that is powered on between the two calls of its removal is removed.
+// TestRemovedPoweredOn: a VM that is powered on between the two calls of its removal is removed.
 func TestRemovedPoweredOn(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	before := names()
@@ -335,7 +338,7 @@ func TestRemovedPoweredOn(t *testing.T) {
 	same(t, "powered on", before)
 }
 
-// Ctrl-C in the middle of a clone that takes long: the start ends with its cause, and nothing is left.
+// TestInterrupted: after Ctrl-C during a long clone the start ends with its cause, and nothing is left.
 func TestInterrupted(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	before := names()
@@ -353,7 +356,7 @@ func TestInterrupted(t *testing.T) {
 		}
 		return nil
 	})
-	go func() { // the owner waits for the task's end by then
+	go func() { // by then the owner waits for the task's end
 		<-ctx.Done()
 		close(release)
 	}()
@@ -365,8 +368,8 @@ func TestInterrupted(t *testing.T) {
 	l.j.undo(t)
 }
 
-// Ctrl-C while a host has as many clones under way as it may have at a time: their ends do not wait for each other's turns.
-// Those that still wait for a turn are not begun.
+// TestInterruptedFull: Ctrl-C while a host has the maximum of clones in progress. Their removals do not wait for each
+// other's slots, and clones that still wait for a slot are not begun.
 func TestInterruptedFull(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{Hosts: 1})
 	before := names()
@@ -410,7 +413,7 @@ vsphere: {template: %s, portGroup: DC0_DVPG0}
 	}
 }
 
-// A journal that cannot be written stops a start before anything is made.
+// TestJournalFull: if the journal cannot be written, a start stops before anything is made.
 func TestJournalFull(t *testing.T) {
 	vcsim.Start(t, vcsim.Options{})
 	before := names()
@@ -425,7 +428,7 @@ func TestJournalFull(t *testing.T) {
 	same(t, "journal", before)
 }
 
-// Two clusters of one name that start at the same time do not touch each other.
+// TestTwoAtOnce: two clusters with the same name that start at the same time do not affect each other.
 func TestTwoAtOnce(t *testing.T) {
 	vcsim.Start(t, vcsim.Options{})
 	before := names()
@@ -449,7 +452,7 @@ func TestTwoAtOnce(t *testing.T) {
 	same(t, "two", before)
 }
 
-// What can be known before anything is made is one line then.
+// TestRefusedBefore: faults that can be detected before anything is made are reported then, in one line.
 func TestRefusedBefore(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	before := names()

@@ -23,7 +23,7 @@ var reads = []string{"Login", "Logout", "RetrieveServiceContent", "RetrievePrope
 
 var anyMAC = regexp.MustCompile(`([0-9a-f]{2}:){5}[0-9a-f]{2}`)
 
-// plainTypes are those that a client may name or leave out, since nothing else can stand there.
+// plainTypes are types that a client may name or omit, because no other type is possible there.
 var plainTypes = []string{"", "string", "int", "long", "boolean", "ManagedObjectReference", "OptionValue", "VirtualDeviceConfigSpec"}
 
 // element is a part of a request.
@@ -35,7 +35,7 @@ type element struct {
 	Parts []*element
 }
 
-// parse reads the call out of a SOAP envelope.
+// parseCall parses the call in a SOAP envelope.
 func parseCall(t *testing.T, text string) *element {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(text))
@@ -94,7 +94,7 @@ func (e *element) part(name string) *element {
 	return &element{}
 }
 
-// named is an element's name, with what sets it apart in its list.
+// named returns an element's name, with the key that distinguishes it in its list.
 func (e *element) named() string {
 	switch e.Name {
 	case "extraConfig":
@@ -113,7 +113,8 @@ func (e *element) named() string {
 	return e.Name
 }
 
-// flat are a call's settings: a line for each, "METHOD PATH = VALUE". A reference is the name of what it leads to.
+// flat returns a call's settings, one line each: "METHOD PATH = VALUE". A reference is replaced by the name of its
+// object.
 func flat(t *testing.T, r vcsim.Request) []string {
 	t.Helper()
 	call := parseCall(t, r.Text)
@@ -128,7 +129,7 @@ func flat(t *testing.T, r vcsim.Request) []string {
 			return
 		}
 		for _, p := range e.Parts {
-			if e.Name != "extraConfig" || p.Name != "key" { // which is in the path
+			if e.Name != "extraConfig" || p.Name != "key" { // the key is part of the path
 				walk(path+"."+p.named(), p)
 			}
 		}
@@ -145,7 +146,7 @@ func flat(t *testing.T, r vcsim.Request) []string {
 	return list
 }
 
-// referred names what a reference leads to.
+// referred returns the name of a reference's object.
 func referred(kind, id string) string {
 	ref := types.ManagedObjectReference{Type: kind, Value: id}
 	name := ""
@@ -161,7 +162,7 @@ func referred(kind, id string) string {
 	return kind
 }
 
-// settingsOf are the lines of all calls that change anything, each once, sorted.
+// settingsOf returns the lines of all calls that change anything, each once, sorted.
 func settingsOf(t *testing.T, list []vcsim.Request) []string {
 	t.Helper()
 	var all []string

@@ -24,15 +24,16 @@ import (
 	"nearmetal/internal/text"
 )
 
-// keys are the key pair that this cluster's owner logs in with, where it has a password of the guests to hand it over by.
+// keys are the key pair with which this cluster's owner logs in if it has a password of the guests with which to
+// transfer the key.
 type keys struct {
 	once    sync.Once
-	private string // its file
-	public  string // its line
+	private string // path of its file
+	public  string // its line for authorized_keys
 	err     error
 }
 
-// make makes the pair in a directory, which goes with the cluster.
+// make generates the pair in a directory, which is removed with the cluster.
 func (k *keys) make(dir string) error {
 	k.once.Do(func() {
 		k.private = filepath.Join(dir, "vsphere.key")
@@ -48,7 +49,7 @@ func (k *keys) make(dir string) error {
 	return k.err
 }
 
-// awaitTools waits until VMware Tools run in the guest and report the address that it was given.
+// awaitTools waits until VMware Tools run in the guest and report the address that the guest was given.
 func (i *instance) awaitTools(ctx context.Context) error {
 	want := i.address().Addr().String()
 	now, err := i.awaitGuest(ctx, func(g *guestState) bool { return g.tools && slices.Contains(g.addresses, want) })
@@ -66,12 +67,12 @@ func (i *instance) awaitTools(ctx context.Context) error {
 	return fmt.Errorf("%w: VMware Tools report the address %s, and not %s, which vCenter's customization was to set: that needs perl or cloud-init in the template", err, now.some(), want)
 }
 
-// noTools is the error of a wait in vain for VMware Tools.
+// noTools returns the error of a wait for VMware Tools that timed out.
 func noTools(err error) error {
 	return fmt.Errorf("%w: VMware Tools do not run in it: the template needs open-vm-tools", err)
 }
 
-// Address waits until VMware Tools report the address that the VM's first card has by DHCP.
+// Address waits until VMware Tools report the DHCP address of the VM's first card.
 func (i *instance) Address(ctx context.Context) (netip.Prefix, error) {
 	now, err := i.awaitGuest(ctx, func(g *guestState) bool { return g.tools && g.own.IsValid() })
 	switch {
@@ -91,14 +92,14 @@ func (i *instance) Address(ctx context.Context) (netip.Prefix, error) {
 	return netip.Prefix{}, fmt.Errorf("%w: VMware Tools report the address %s, and none from DHCP on its card %s", err, now.some(), i.card.MAC)
 }
 
-// some are some of the addresses, for an error.
+// some returns some of the addresses, for an error.
 func (g *guestState) some() string {
 	return text.OneLine(strings.Join(g.addresses[:min(len(g.addresses), 4)], ", "))
 }
 
-// awaitGuest waits until what VMware Tools say is enough, and returns what they said last.
+// awaitGuest waits until enough accepts the state reported by VMware Tools, and returns the last one.
 func (i *instance) awaitGuest(ctx context.Context, enough func(*guestState) bool) (now guestState, err error) {
-	// What is there before the first change.
+	// The state before the first change.
 	var vm mo.VirtualMachine
 	if err := i.c.retrieve(ctx, i.vm, []string{"guest"}, &vm); err != nil && ctx.Err() == nil {
 		return now, i.c.explain("read the guest of VM "+i.name, err)
@@ -131,11 +132,11 @@ func (i *instance) awaitGuest(ctx context.Context, enough func(*guestState) bool
 	}
 }
 
-// guestPause is the time between questions whether a program in a guest has ended: the API has no other way.
+// guestPause is the time between queries whether a program in a guest has ended, because the API has no other way.
 const guestPause = 300 * time.Millisecond
 
-// handOver puts our public key into the guest by vCenter, and returns the guest's host keys, each a line for known_hosts without the
-// name. Both go by vCenter's own connection, whose certificate was checked.
+// handOver copies the cluster's public key into the guest by vCenter, and returns the guest's host keys, each as a
+// line for known_hosts without the name. Both are sent over vCenter's own connection, whose certificate was verified.
 func (i *instance) handOver(ctx context.Context, user, password, public string) ([]string, error) {
 	auth := &types.NamePasswordAuthentication{Username: user, Password: password}
 	files, err := guest.NewOperationsManager(i.c.client.Client, i.vm).FileManager(ctx)
@@ -167,7 +168,7 @@ mkdir -p "$home/.ssh" && echo '%s' >>"$home/.ssh/authorized_keys" && cat /etc/ss
 	if err != nil {
 		return nil, i.guestError("read a file in the guest", user, err)
 	}
-	files.DeleteFile(ctx, auth, base+".keys") // only tidy: the disk goes with the VM
+	files.DeleteFile(ctx, auth, base+".keys") // only cleanup: the disk is removed with the VM
 	var list []string
 	for _, line := range strings.Split(string(text), "\n") {
 		if f := strings.Fields(line); len(f) >= 2 && (strings.HasPrefix(f[0], "ssh-") || strings.HasPrefix(f[0], "ecdsa-")) && !strings.ContainsAny(f[1], "@|*,") && len(list) < 16 {
@@ -180,7 +181,7 @@ mkdir -p "$home/.ssh" && echo '%s' >>"$home/.ssh/authorized_keys" && cat /etc/ss
 	return list, nil
 }
 
-// guestError explains a failure of guest operations.
+// guestError converts a failure of guest operations into an error.
 func (i *instance) guestError(what, user string, err error) error {
 	var login *types.InvalidGuestLogin
 	if _, ok := fault.As(err, &login); ok {
@@ -204,7 +205,7 @@ func (i *instance) upload(ctx context.Context, m *guest.FileManager, auth types.
 	return i.c.client.Client.Upload(ctx, bytes.NewReader(text), u, &p)
 }
 
-// guestFileMost bounds what is read of a guest's file, in bytes.
+// guestFileMost bounds the bytes that are read of a guest's file.
 const guestFileMost = 64 << 10
 
 func (i *instance) download(ctx context.Context, m *guest.FileManager, auth types.BaseGuestAuthentication, path string) ([]byte, error) {

@@ -32,7 +32,7 @@ func golden(t *testing.T, name, text string) {
 	}
 }
 
-// unpack is the text of an archive's files.
+// unpack returns the text of an archive's files.
 func unpack(t *testing.T, r io.Reader) string {
 	t.Helper()
 	z, err := gzip.NewReader(r)

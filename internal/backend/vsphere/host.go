@@ -15,27 +15,28 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// hostProperties are what is read of a HostSystem.
+// hostProperties are the properties that are read of a HostSystem.
 var hostProperties = []string{"name", "parent", "hardware", "config.product", "config.pciPassthruInfo", "config.network.pnic",
 	"config.powerSystemInfo", "config.sharedPassthruGpuTypes", "config.hyperThread", "runtime.connectionState", "runtime.inMaintenanceMode", "summary.quickStats"}
 
-// bareProperties are what plans need of hosts whose devices no VM gets: their functions and names are most of what a host says.
+// bareProperties are those that plans need of hosts whose devices no VM uses: the functions and their names are most
+// of a host's data.
 var bareProperties = []string{"name", "parent", "hardware.cpuInfo", "hardware.cpuPkg", "hardware.memorySize", "hardware.numaInfo", "config.product",
 	"config.hyperThread", "config.sharedPassthruGpuTypes", "runtime.connectionState", "runtime.inMaintenanceMode", "summary.quickStats"}
 
-// found is an ESXi host as it was read: live or from a capture.
+// found is an ESXi host as it was read, live or from a capture.
 type found struct {
 	host   mo.HostSystem
 	target types.ConfigTarget // EnvironmentBrowser.QueryConfigTarget
 }
 
-// Distances. ESXi does not say those of the firmware: near and far is all that is known.
+// Distances. ESXi does not report the firmware's: only near and far are known.
 const (
 	near = 10
 	far  = 20
 )
 
-// topology is the host as plans need it. What ESXi does not say is left out, or said in Repairs.
+// topology converts the host for plans. Data that ESXi does not report is omitted, or noted in Repairs.
 func (f *found) topology() (*topology.Host, error) {
 	hw := f.host.Hardware
 	if hw == nil {
@@ -54,7 +55,7 @@ func (f *found) topology() (*topology.Host, error) {
 	return h, nil
 }
 
-// hostName makes a name of a plan of a host's name in vCenter.
+// hostName converts a host's name in vCenter into a name for a plan.
 func hostName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < 0x80 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._", r)) {
@@ -69,7 +70,7 @@ func hostName(s string) string {
 	return s
 }
 
-// system says what runs the host and how it is set, a line each.
+// system describes the host's software and settings, one line each.
 func (f *found) system() []string {
 	var list []string
 	c := f.host.Config
@@ -92,7 +93,7 @@ func (f *found) system() []string {
 	return list
 }
 
-// powerPolicies are ESXi's, by their short names.
+// powerPolicies maps the short names of ESXi's policies to their full names.
 var powerPolicies = map[string]string{"static": "High Performance", "dynamic": "Balanced", "low": "Low Power", "custom": "Custom"}
 
 func powerPolicy(p types.HostPowerPolicy) string {
@@ -102,8 +103,8 @@ func powerPolicy(p types.HostPowerPolicy) string {
 	return p.ShortName + " " + p.Name
 }
 
-// cpus fills in packages, cores and threads. ESXi numbers the threads of a core one after the other, and the threads of a
-// package are HostCpuPackage.threadId; dies and last-level caches it does not say.
+// cpus fills in packages, cores and threads. ESXi numbers the threads of a core one after the other, and the threads
+// of a package are in HostCpuPackage.threadId; it does not report dies and last-level caches.
 func (f *found) cpus(h *topology.Host) error {
 	hw := f.host.Hardware
 	threads, cores := int(hw.CpuInfo.NumCpuThreads), int(hw.CpuInfo.NumCpuCores)
@@ -152,7 +153,7 @@ func (f *found) cpus(h *topology.Host) error {
 	return nil
 }
 
-// numaNodes are a host's; one with everything where ESXi says none.
+// numaNodes returns a host's nodes, or a single one with everything if ESXi reports none.
 func numaNodes(hw *types.HostHardwareInfo) []types.HostNumaNode {
 	if hw.NumaInfo != nil && len(hw.NumaInfo.NumaNode) > 0 {
 		return hw.NumaInfo.NumaNode
@@ -167,7 +168,7 @@ func numaNodes(hw *types.HostHardwareInfo) []types.HostNumaNode {
 	return []types.HostNumaNode{n}
 }
 
-// vendor is the CPU's vendor in Linux's word.
+// vendor returns Linux's word for the CPU's vendor.
 func vendor(v string) string {
 	switch strings.ToLower(v) {
 	case "intel":
@@ -178,7 +179,8 @@ func vendor(v string) string {
 	return text.OneLine(v)
 }
 
-// memory fills in the nodes. What is used now is known of the host as a whole, and counted against its nodes by their sizes.
+// memory fills in the nodes. Memory in use is known only for the whole host, and is divided among its nodes by their
+// sizes.
 func (f *found) memory(h *topology.Host) error {
 	hw := f.host.Hardware
 	list := numaNodes(hw)
@@ -189,7 +191,7 @@ func (f *found) memory(h *topology.Host) error {
 	var sum uint64
 	seen := map[int]bool{}
 	for _, n := range list {
-		size := n.MemorySize // since ESXi 8.0: a node may have several ranges
+		size := n.MemorySize // since ESXi 8.0 a node may have several ranges
 		if size <= 0 {
 			size = n.MemoryRangeLength
 		}

@@ -12,7 +12,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// A host read live and from its capture is the same, and is what it was described as.
+// TestTopology: a host read live equals its capture and its description.
 func TestTopology(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	live, err := Part{}.Topology(context.Background(), s.Host)
@@ -55,7 +55,7 @@ func TestTopology(t *testing.T) {
 	}
 }
 
-// An anonymous capture has nothing that names the host, its vCenter or its networks.
+// TestAnonymous: an anonymous capture contains nothing that names the host, its vCenter or its networks.
 func TestAnonymous(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	h := s.Hosts()[0]
@@ -87,7 +87,7 @@ func TestAnonymous(t *testing.T) {
 	}
 }
 
-// What vCenter says wrongly is an error in one line, or left out.
+// TestBadHost: wrong data from vCenter is a one-line error, or omitted.
 func TestBadHost(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	h := s.Hosts()[0]
@@ -118,7 +118,7 @@ func TestBadHost(t *testing.T) {
 	}
 }
 
-// FuzzCapture feeds archives' files to the reader: it must not panic, and take no memory without bound.
+// FuzzCapture passes archives' files to the reader: it must not panic, nor use unbounded memory.
 func FuzzCapture(f *testing.F) {
 	f.Add([]byte(`<ObjectContent><obj type="HostSystem">host-1</obj><propSet><name>name</name><val xmlns:XMLSchema-instance="http://www.w3.org/2001/XMLSchema-instance" XMLSchema-instance:type="string">h</val></propSet></ObjectContent>`))
 	f.Add([]byte(`<ObjectContent><obj type="HostSystem">h</obj><propSet><name>hardware</name><val xmlns:x="http://www.w3.org/2001/XMLSchema-instance" x:type="HostListSummaryQuickStats"></val></propSet></ObjectContent>`))

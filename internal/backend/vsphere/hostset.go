@@ -15,7 +15,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// esxiHost is a host whose settings are shown or changed.
+// esxiHost is a host whose settings are printed or changed.
 type esxiHost struct {
 	s    *Session
 	name string
@@ -50,7 +50,7 @@ func (h *esxiHost) find(ctx context.Context) error {
 	return h.read(ctx)
 }
 
-// read reads what the settings are now.
+// read reads the current settings.
 func (h *esxiHost) read(ctx context.Context) error {
 	self := h.mo.Self
 	h.mo = mo.HostSystem{}
@@ -65,7 +65,7 @@ func (h *esxiHost) read(ctx context.Context) error {
 	return nil
 }
 
-// functions are the PCI functions that VMs can have whole or in part.
+// functions returns the PCI functions that can be assigned to VMs, whole or in part.
 func (h *esxiHost) functions() []esx.Function {
 	name, net := map[string]string{}, map[string]string{}
 	for _, d := range h.mo.Hardware.PciDevice {
@@ -128,7 +128,8 @@ func (h *esxiHost) function(which string) (*esx.Function, error) {
 	return nil, fmt.Errorf("host %s: VMs can have no part of %.40q: it has %s", h.name, which, strings.Join(names, ", "))
 }
 
-// free fails for a function over which the host's own switches send: the host could be cut off.
+// free returns an error for a function over which the host's own switches send, because the host could lose its
+// network.
 func (h *esxiHost) free(f *esx.Function) error {
 	if len(f.Uses) > 0 {
 		return fmt.Errorf("host %s: %s (%s) carries %s: take it from there first", h.name, f.Address, f.Net, strings.Join(f.Uses, ", "))
@@ -136,7 +137,7 @@ func (h *esxiHost) free(f *esx.Function) error {
 	return nil
 }
 
-// id is the function's address in vCenter's own writing.
+// id returns the function's address in vCenter's own form.
 func (h *esxiHost) id(a string) string {
 	for _, b := range h.mo.Config.PciPassthruInfo {
 		if p := b.GetHostPciPassthruInfo(); address(p.Id) == a {
@@ -146,7 +147,7 @@ func (h *esxiHost) id(a string) string {
 	return a
 }
 
-// Functions lists the PCI functions of a host that VMs can have.
+// Functions lists the PCI functions of a host that can be assigned to VMs.
 func (p Part) Functions(ctx context.Context, host string) ([]esx.Function, error) {
 	h, err := p.host(ctx, host)
 	if err != nil {
@@ -156,8 +157,8 @@ func (p Part) Functions(ctx context.Context, host string) ([]esx.Function, error
 	return h.functions(), nil
 }
 
-// SetPassthru switches passing through on or off for functions, by address or network name, in one call. The functions are
-// returned as they were and as they are then.
+// SetPassthru enables or disables passthrough for functions, by address or network name, in one call. It returns the
+// functions before and after the change.
 func (p Part) SetPassthru(ctx context.Context, host string, which []string, on bool) (before, after []esx.Function, err error) {
 	return p.set(ctx, host, which, func(h *esxiHost, f *esx.Function) (types.BaseHostPciPassthruConfig, error) {
 		if !f.Capable {
@@ -173,7 +174,7 @@ func (p Part) SetPassthru(ctx context.Context, host string, which []string, on b
 	})
 }
 
-// SetVFs sets how many virtual functions cards have; 0 switches SR-IOV off.
+// SetVFs sets the number of virtual functions of cards; 0 disables SR-IOV.
 func (p Part) SetVFs(ctx context.Context, host string, which []string, n int) (before, after []esx.Function, err error) {
 	return p.set(ctx, host, which, func(h *esxiHost, f *esx.Function) (types.BaseHostPciPassthruConfig, error) {
 		switch {
@@ -190,8 +191,8 @@ func (p Part) SetVFs(ctx context.Context, host string, which []string, n int) (b
 	})
 }
 
-// set changes functions by one call of UpdatePassthruConfig; change returns nil for one that is as it should be. Nothing is
-// called unless all can be changed. What was asked for is read back.
+// set changes functions by one call of UpdatePassthruConfig; change returns nil for a function that needs no change.
+// No call is made unless all can be changed. The result is read back.
 func (p Part) set(ctx context.Context, host string, which []string, change func(*esxiHost, *esx.Function) (types.BaseHostPciPassthruConfig, error)) (before, after []esx.Function, err error) {
 	h, err := p.host(ctx, host)
 	if err != nil {
@@ -252,7 +253,7 @@ func (p Part) set(ctx context.Context, host string, which []string, change func(
 	return before, after, nil
 }
 
-// Power returns a host's power policy as a command's word; with a policy that is not "" it sets that first, and returns both.
+// Power returns a host's power policy as a command's word; if policy is not "" it sets that first, and returns both.
 func (p Part) Power(ctx context.Context, host, policy string) (before, after string, err error) {
 	h, err := p.host(ctx, host)
 	if err != nil {
@@ -285,7 +286,7 @@ func (p Part) Power(ctx context.Context, host, policy string) (before, after str
 	return "", "", fmt.Errorf("%.40q is not a power policy: high, balanced, low or custom", policy)
 }
 
-// policy is the power policy now.
+// policy returns the current power policy.
 func (h *esxiHost) policy() (string, error) {
 	p := h.mo.Config.PowerSystemInfo
 	if p == nil {

@@ -20,8 +20,8 @@ func seek(t *testing.T, list []esx.Function, a string) esx.Function {
 	return esx.Function{}
 }
 
-// Devices are passed through, and have virtual functions, as asked; each change is one call, is read back, and can be
-// undone by the opposite one.
+// TestSetDevices: devices get passthrough and virtual functions as requested. Each change is one call, is read back,
+// and can be undone by the opposite one.
 func TestSetDevices(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	ctx, p := context.Background(), Part{}
@@ -56,7 +56,8 @@ func TestSetDevices(t *testing.T) {
 	}
 }
 
-// What cannot be is refused before anything is called; a call that fails changes nothing, and is one line.
+// TestRefusedDevices: an impossible change is rejected before any call; a call that fails changes nothing, and is one
+// line.
 func TestRefusedDevices(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	ctx, p := context.Background(), Part{}
@@ -107,7 +108,7 @@ func TestRefusedDevices(t *testing.T) {
 	}
 }
 
-// A power policy is set and read back.
+// TestPower: a power policy is set and read back.
 func TestPower(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{Hosts: 1})
 	ctx, p := context.Background(), Part{}

@@ -17,8 +17,9 @@ import (
 	"nearmetal/internal/text"
 )
 
-// hub watches tasks and VMs of one session by one property collector. Its filter is over a list view: what is to be watched is
-// put into that list, many at a time, and vCenter reports what changes. Nothing is asked twice, however many VMs there are.
+// hub watches tasks and VMs of one session by one property collector. Its filter covers a list view: watched objects
+// are added to that list, many at a time, and vCenter reports changes. Nothing is queried twice, regardless of the
+// number of VMs.
 type hub struct {
 	s      *Session
 	ctx    context.Context
@@ -27,16 +28,17 @@ type hub struct {
 
 	mu      sync.Mutex
 	watched map[types.ManagedObjectReference][]*watcher
-	add     []types.ManagedObjectReference // that the list does not have yet
-	remove  []types.ManagedObjectReference // that it still has
+	add     []types.ManagedObjectReference // not in the list yet
+	remove  []types.ManagedObjectReference // still in the list
 	kick    chan struct{}
-	broken  error // vCenter does not answer
+	broken  error // error while vCenter does not answer
 }
 
-// watcher hears of an object. A task may have several: two undos of a sweep may wait for the same clone.
+// watcher receives the updates of an object. A task may have several: two undos of a sweep may wait for the same
+// clone.
 type watcher struct{ hear func(types.ObjectUpdate) }
 
-// watchedProperties are what is reported of each type.
+// watchedProperties are the reported properties of each type.
 var watchedProperties = []types.PropertySpec{
 	{Type: "Task", PathSet: []string{"info"}},
 	{Type: "VirtualMachine", PathSet: []string{"runtime.powerState", "guest.toolsRunningStatus", "guest.guestOperationsReady", "guest.ipAddress", "guest.net"}},
@@ -44,11 +46,11 @@ var watchedProperties = []types.PropertySpec{
 
 // Bounds of the hub.
 const (
-	hubWait   = 300 * time.Second // how long vCenter keeps a question that has no answer yet
-	hubTries  = 6                 // failures one after the other, after which vCenter counts as gone
+	hubWait   = 300 * time.Second // bound of vCenter's wait for a change
+	hubTries  = 6                 // consecutive failures after which vCenter counts as gone
 	hubPause  = 500 * time.Millisecond
-	hubGone   = 15 * time.Second // between attempts at a vCenter that is gone
-	batchMost = 500              // objects of one call
+	hubGone   = 15 * time.Second // between attempts to reach a vCenter that is gone
+	batchMost = 500              // objects per call
 )
 
 func newHub(s *Session) *hub {
@@ -59,14 +61,14 @@ func newHub(s *Session) *hub {
 	return h
 }
 
-// close ends the hub; watchers hear nothing more.
+// close ends the hub; watchers receive no more updates.
 func (h *hub) close() {
 	h.cancel()
 	h.done.Wait()
 }
 
-// watch calls f with each update of an object; a Leave is its end. f must not block. The first update is its state now, unless listed:
-// vCenter's list has the object already, and vCenter does not report again what it has reported.
+// watch calls f with each update of an object; a Leave is its end. f must not block. The first update is the current
+// state, unless listed is set: vCenter's list then already has the object, and vCenter does not repeat its reports.
 func (h *hub) watch(ref types.ManagedObjectReference, f func(types.ObjectUpdate)) (w *watcher, listed bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,7 +87,7 @@ func (h *hub) watch(ref types.ManagedObjectReference, f func(types.ObjectUpdate)
 	return w, listed, nil
 }
 
-// unwatch ends one watch of an object; nil: all of them.
+// unwatch ends one watch of an object; w nil: all of them.
 func (h *hub) unwatch(ref types.ManagedObjectReference, w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,7 +98,7 @@ func (h *hub) unwatch(ref types.ManagedObjectReference, w *watcher) {
 	}
 	delete(h.watched, ref)
 	h.remove = append(h.remove, ref)
-	if len(h.remove) >= batchMost/4 { // it is in no hurry
+	if len(h.remove) >= batchMost/4 { // removals are not urgent
 		h.wake()
 	}
 }
@@ -108,12 +110,12 @@ func (h *hub) wake() {
 	}
 }
 
-// run keeps a collector: a new one where vCenter has lost the last, as after a session has expired.
+// run keeps a collector, and makes a new one if vCenter has lost the last, as after a session has expired.
 func (h *hub) run() {
 	defer h.done.Done()
 	fails := 0
 	for h.ctx.Err() == nil {
-		select { // no collector without anything to watch
+		select { // no collector is needed without watched objects
 		case <-h.kick:
 		case <-h.ctx.Done():
 			return
@@ -139,7 +141,8 @@ func (h *hub) run() {
 	}
 }
 
-// fail ends the watches of tasks: those who wait for them have others who wait. VMs go on without a vCenter, and so do their watches.
+// fail ends the watches of tasks, because callers wait for them. VMs keep running without a vCenter, and so do their
+// watches.
 func (h *hub) fail(err error) {
 	h.mu.Lock()
 	h.broken = err
@@ -155,22 +158,22 @@ func (h *hub) fail(err error) {
 	}
 }
 
-// works notes that vCenter answers.
+// works records that vCenter answers.
 func (h *hub) works() {
 	h.mu.Lock()
 	h.broken = nil
 	h.mu.Unlock()
 }
 
-// err is why nothing can be watched now; nil: it can.
+// err returns the reason why nothing can be watched now, or nil.
 func (h *hub) err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.broken
 }
 
-// collect makes a list view with all that is watched and a collector, and hands updates on until one of the two fails.
-// progress says that it had an answer.
+// collect makes a list view with all watched objects and a collector, and passes on updates until one of the two
+// fails. progress reports that it had an answer.
 func (h *hub) collect() (progress bool, err error) {
 	ctx, cancel := context.WithCancel(h.ctx)
 	defer cancel()
@@ -185,7 +188,7 @@ func (h *hub) collect() (progress bool, err error) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), logoutBound)
 		defer cancel()
-		if h.ctx.Err() == nil { // else the session ends, and takes them along
+		if h.ctx.Err() == nil { // otherwise the session ends, and they end with it
 			pc.Destroy(ctx)
 			list.Destroy(ctx)
 		}
@@ -215,7 +218,7 @@ func (h *hub) collect() (progress bool, err error) {
 		}
 	}()
 	err = h.receive(ctx, pc, &progress)
-	if h.ctx.Err() != nil { // the question is still open there
+	if h.ctx.Err() != nil { // the call is still open there
 		ending, end := context.WithTimeout(context.WithoutCancel(h.ctx), logoutBound)
 		methods.CancelWaitForUpdates(ending, h.s.client, &types.CancelWaitForUpdates{This: pc.Reference()})
 		end()
@@ -229,7 +232,7 @@ func (h *hub) collect() (progress bool, err error) {
 	return progress, err
 }
 
-// send puts into the list what is to be watched, and takes out what is not.
+// send adds newly watched objects to the list, and removes those no longer watched.
 func (h *hub) send(ctx context.Context, list types.ManagedObjectReference) error {
 	for {
 		select {
@@ -250,14 +253,14 @@ func (h *hub) send(ctx context.Context, list types.ManagedObjectReference) error
 			if err != nil {
 				return err
 			}
-			for _, ref := range res.Returnval { // they are not there
+			for _, ref := range res.Returnval { // these objects do not exist
 				h.tell(types.ObjectUpdate{Obj: ref, Kind: types.ObjectUpdateKindLeave})
 			}
 		}
 	}
 }
 
-// receive hands on what vCenter reports.
+// receive passes on vCenter's reports.
 func (h *hub) receive(ctx context.Context, pc *property.Collector, progress *bool) error {
 	version := ""
 	for {
@@ -290,10 +293,10 @@ func (h *hub) tell(u types.ObjectUpdate) {
 	}
 }
 
-// errNoTask says that a task's end cannot be known any more.
+// errNoTask reports that a task's result can no longer be known.
 var errNoTask = errors.New("the task is not there any more")
 
-// follow watches a task: done has its end once, nil where that cannot be known. stop ends the watch.
+// follow watches a task: done receives its result once, nil if that cannot be known. stop ends the watch.
 func (h *hub) follow(ctx context.Context, task types.ManagedObjectReference) (done <-chan *types.TaskInfo, stop func(), err error) {
 	c := make(chan *types.TaskInfo, 1)
 	end := func(info *types.TaskInfo) {
@@ -332,7 +335,7 @@ func ended(t *types.TaskInfo) bool {
 	return t.State == types.TaskInfoStateSuccess || t.State == types.TaskInfoStateError
 }
 
-// finish waits for the end of a task. Its failure is an error in vCenter's words.
+// finish waits for the end of a task. If the task fails, the error has vCenter's words.
 func (h *hub) finish(ctx context.Context, task types.ManagedObjectReference) (*types.TaskInfo, error) {
 	done, stop, err := h.follow(ctx, task)
 	if err != nil {
@@ -342,11 +345,11 @@ func (h *hub) finish(ctx context.Context, task types.ManagedObjectReference) (*t
 	return h.await(ctx, done)
 }
 
-// await waits for what follow returned.
+// await waits for the result of a watch started by follow.
 func (h *hub) await(ctx context.Context, done <-chan *types.TaskInfo) (*types.TaskInfo, error) {
 	select {
 	case info := <-done:
-		if info == nil { // a task that vCenter has forgotten, or vCenter itself has gone
+		if info == nil { // vCenter has forgotten the task, or vCenter itself is gone
 			if err := h.err(); err != nil {
 				return nil, err
 			}
@@ -366,12 +369,12 @@ type taskError struct{ *types.LocalizedMethodFault }
 
 func (e *taskError) Error() string { return text.OneLine(localised(e.LocalizedMethodFault)) }
 
-// GetLocalizedMethodFault makes it a fault to look into.
+// GetLocalizedMethodFault makes the error a fault that can be inspected.
 func (e *taskError) GetLocalizedMethodFault() *types.LocalizedMethodFault {
 	return e.LocalizedMethodFault
 }
 
-// Fault is the fault itself, for fault.As.
+// Fault returns the fault itself, for fault.As.
 func (e *taskError) Fault() types.BaseMethodFault {
 	if e.LocalizedMethodFault == nil {
 		return nil
@@ -379,13 +382,14 @@ func (e *taskError) Fault() types.BaseMethodFault {
 	return e.LocalizedMethodFault.Fault
 }
 
-// do starts a task and waits for its end. what says what it does, of which VM and on which host; the task and vCenter's own words are
-// added. started is called with the task; it may be nil. A task that ctx ends is cancelled, and its end awaited.
+// do starts a task and waits for its end. what describes it for errors: the action, the VM and the host; the task and
+// vCenter's own words are added. started is called with the task; it may be nil. If ctx ends, the task is cancelled,
+// and its end awaited.
 func (c *center) do(ctx context.Context, what string, start func(context.Context) (types.ManagedObjectReference, error), started func(types.ManagedObjectReference) error) (*types.TaskInfo, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	// A call that ctx ends in the middle may have started a task that nobody knows: it is carried through.
+	// The call is completed even if ctx ends: it could otherwise have started a task that nobody knows.
 	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), callBound)
 	defer cancel()
 	task, err := start(calling)
@@ -403,14 +407,14 @@ func (c *center) do(ctx context.Context, what string, start func(context.Context
 	if err == nil {
 		var info *types.TaskInfo
 		info, err = c.hub.await(ctx, done)
-		if info != nil || ctx.Err() == nil { // it has ended
+		if info != nil || ctx.Err() == nil { // the task has ended
 			if err != nil {
 				err = c.explain(fmt.Sprintf("%s (task %s)", what, task.Value), err)
 			}
 			return info, err
 		}
 	}
-	// The caller undoes what the task did: it must have ended by then.
+	// The caller undoes the task's work, so the task must have ended by then.
 	ending, cancel2 := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel2()
 	methods.CancelTask(ending, c.client, &types.CancelTask{This: task})
@@ -418,10 +422,10 @@ func (c *center) do(ctx context.Context, what string, start func(context.Context
 	return info, err
 }
 
-// callBound bounds a single call that is not waited with.
+// callBound bounds a single call that does not wait.
 const callBound = 2 * time.Minute
 
-// readOne reads properties of an object; found is false where it is not there.
+// readOne reads properties of an object; found is false if it does not exist.
 func (s *Session) readOne(ctx context.Context, ref types.ManagedObjectReference, props []string, dst any) (found bool, err error) {
 	err = s.retrieve(ctx, ref, props, dst)
 	if isGone(err) {

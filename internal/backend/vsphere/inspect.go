@@ -121,14 +121,14 @@ func (r *readBack) devices(planned []esx.Device, have []types.BaseVirtualDevice,
 	}
 }
 
-// sameGroup says whether two cards are on one port group of a distributed switch.
+// sameGroup reports whether two cards are on one port group of a distributed switch.
 func sameGroup(a, b types.BaseVirtualDeviceBackingInfo) bool {
 	x, ok := a.(*types.VirtualEthernetCardDistributedVirtualPortBackingInfo)
 	y, is := b.(*types.VirtualEthernetCardDistributedVirtualPortBackingInfo)
 	return ok && is && x.Port.PortgroupKey == y.Port.PortgroupKey && x.Port.SwitchUuid == y.Port.SwitchUuid
 }
 
-// hostName is the name of a host that was read.
+// hostName returns the name of a known host.
 func (p *place) hostName(ref types.ManagedObjectReference) string {
 	for _, m := range p.hosts {
 		if m.ref == ref {
@@ -138,7 +138,8 @@ func (p *place) hostName(ref types.ManagedObjectReference) string {
 	return ref.Value
 }
 
-// guestPlan is what the guest can see of the plan: ESXi shows neither threads nor dies, caches or distances, and its own sockets.
+// guestPlan returns the part of the plan that the guest can see: ESXi presents no threads, dies, caches or distances,
+// and sockets of its own.
 func guestPlan(vm *plan.VM, set *esx.VM) *plan.VM {
 	g := *vm
 	g.Dies, g.Threads, g.Cores, g.L3 = 1, 1, set.CoresPerSocket, nil
@@ -147,7 +148,7 @@ func guestPlan(vm *plan.VM, set *esx.VM) *plan.VM {
 	for n := range g.Nodes {
 		g.Nodes[n].Distances, g.Nodes[n].PageBytes = nil, 0
 	}
-	g.Devices = nil // their addresses in the guest are ESXi's choice
+	g.Devices = nil // ESXi chooses their addresses in the guest
 	return &g
 }
 

@@ -29,8 +29,8 @@ type instance struct {
 	name string // in vCenter
 	mark string
 	card *backend.Card
-	conf []byte      // what the agent reads
-	log  console.Log // gets what happens to the VM
+	conf []byte      // configuration for the agent
+	log  console.Log // records the VM's history
 
 	mu    sync.Mutex
 	vm    types.ManagedObjectReference // zero: not known yet
@@ -38,20 +38,20 @@ type instance struct {
 	news  chan struct{} // closed with each change of seen, and replaced
 	on    bool          // it was seen powered on
 	ended bool
-	// removing: remove is at it, or has been.
+	// removing: remove has begun.
 	removing bool
 	err      error
 	done     chan struct{}
 
-	ending  sync.Mutex // one end at a time
+	ending  sync.Mutex // one removal at a time
 	removed bool
 }
 
-// guestState is what VMware Tools says of a guest.
+// guestState is a guest's state as reported by VMware Tools.
 type guestState struct {
 	tools     bool // they run
 	addresses []string
-	own       netip.Prefix // of the card that has our MAC address; not valid: none yet
+	own       netip.Prefix // address of the card with the planned MAC address; not valid: none yet
 }
 
 func newInstance(d *driver, r backend.Request, v *esx.VM, m *machine, mark string, card *backend.Card) *instance {
@@ -59,7 +59,7 @@ func newInstance(d *driver, r backend.Request, v *esx.VM, m *machine, mark strin
 		conf: r.Config, log: console.Log(r.ConsoleLog), news: make(chan struct{}), done: make(chan struct{})}
 }
 
-// Ref has vCenter's ids: those of what the VM is made from, and its own once it is known.
+// Ref returns vCenter's IDs: those of the VM's sources, and its own once it is known.
 func (i *instance) Ref() backend.Ref {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -81,7 +81,7 @@ func (i *instance) setVM(ref types.ManagedObjectReference) {
 // PID is 0: the VM runs elsewhere.
 func (i *instance) PID() int { return 0 }
 
-// watch follows the VM: its power, and what VMware Tools say.
+// watch follows the VM's power state and the reports of VMware Tools.
 func (i *instance) watch() error {
 	_, _, err := i.c.hub.watch(i.vm, func(u types.ObjectUpdate) {
 		if u.Kind == types.ObjectUpdateKindLeave {
@@ -95,7 +95,7 @@ func (i *instance) watch() error {
 	return err
 }
 
-// gone notes that vCenter has the VM no more. Its removal by remove is no news: Kill says when that has ended.
+// gone records that the VM no longer exists in vCenter. A removal by remove is ignored, because Kill reports its end.
 func (i *instance) gone() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -130,7 +130,8 @@ func (i *instance) changed(c types.PropertyChange) {
 	i.news = make(chan struct{})
 }
 
-// nics notes the addresses that Tools report; mac is our card's. Tools of a guest with one card may leave its MAC address out.
+// nics records the addresses that Tools report; mac is the planned card's. Tools of a guest with one card may omit
+// its MAC address.
 func (g *guestState) nics(list []types.GuestNicInfo, mac string) {
 	for _, n := range list {
 		if strings.EqualFold(n.MacAddress, mac) || n.MacAddress == "" && len(list) == 1 {
@@ -146,7 +147,7 @@ func (g *guestState) nics(list []types.GuestNicInfo, mac string) {
 	}
 }
 
-// leased is a card's first IPv4 address that others can reach, with its subnet.
+// leased returns a card's first IPv4 address that others can reach, with its subnet.
 func leased(c *types.NetIpConfigInfo) netip.Prefix {
 	if c == nil {
 		return netip.Prefix{}
@@ -154,7 +155,7 @@ func leased(c *types.NetIpConfigInfo) netip.Prefix {
 	for _, a := range c.IpAddress {
 		ip, err := netip.ParseAddr(a.IpAddress)
 		if err != nil || !ip.Is4() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || a.PrefixLength < 1 {
-			continue // 169.254: a card that nobody answered
+			continue // 169.254: no DHCP server answered
 		}
 		if p := netip.PrefixFrom(ip, int(a.PrefixLength)); p.IsValid() {
 			return p
@@ -163,7 +164,7 @@ func leased(c *types.NetIpConfigInfo) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// address is that of the VM's first card; config is what the agent reads.
+// address returns the address of the VM's first card; config is the agent's configuration.
 func (i *instance) address() netip.Prefix {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -176,14 +177,14 @@ func (i *instance) config() []byte {
 	return i.conf
 }
 
-// Configure has the agent read another text.
+// Configure replaces the agent's configuration.
 func (i *instance) Configure(config []byte) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.conf = config
 }
 
-// end notes that the VM has ended.
+// end records that the VM has ended.
 func (i *instance) end(err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -197,12 +198,12 @@ func (i *instance) endLocked(err error) {
 	}
 }
 
-// Pause suspends nothing: vCenter's suspend writes the VM's memory to disk, and VMs with devices cannot be suspended at all.
+// Pause fails: vCenter's suspend writes the VM's memory to disk, and VMs with devices cannot be suspended at all.
 func (i *instance) Pause(context.Context) error {
 	return errors.New("backend vsphere cannot suspend a VM in memory: vCenter's suspend writes its memory to a disk")
 }
 
-// Resume does nothing: no VM stands still.
+// Resume does nothing, because no VM is paused.
 func (i *instance) Resume(context.Context) error { return nil }
 
 // Kill powers the VM off, and removes it with its disks.
@@ -214,7 +215,7 @@ func (i *instance) Kill(ctx context.Context) error {
 	return err
 }
 
-// remove removes what Start has made, in a turn of the host's.
+// remove removes the objects that Start has made, in a slot of the host.
 func (i *instance) remove(ctx context.Context) error {
 	turn, err := i.c.slot(ctx, i.host.name)
 	if err != nil {
@@ -224,7 +225,8 @@ func (i *instance) remove(ctx context.Context) error {
 	return i.removeInTurn(ctx)
 }
 
-// removeInTurn is remove for who has a turn. It removes the VM also where it does not know what vCenter made of its call.
+// removeInTurn is remove for a caller that has a slot. It removes the VM also if the result of the creating call is
+// not known.
 func (i *instance) removeInTurn(ctx context.Context) error {
 	i.ending.Lock()
 	defer i.ending.Unlock()
@@ -245,7 +247,7 @@ func (i *instance) removeInTurn(ctx context.Context) error {
 	}
 	if vm.Value != "" {
 		i.mu.Lock()
-		i.on, i.removing = false, true // its end is ours
+		i.on, i.removing = false, true // this process ends it
 		i.mu.Unlock()
 		if err := i.c.removeVM(ctx, vm, i.name); err != nil {
 			i.mu.Lock()
@@ -261,7 +263,8 @@ func (i *instance) removeInTurn(ctx context.Context) error {
 	return nil
 }
 
-// removeVM powers a VM off and destroys it. A task of somebody else's that is in progress is awaited. One that is gone meanwhile is gone.
+// removeVM powers a VM off and destroys it. It waits for another user's task in progress. A VM that disappears in the
+// meantime counts as removed.
 func (c *center) removeVM(ctx context.Context, ref types.ManagedObjectReference, name string) error {
 	for try := 0; ; try++ {
 		err := c.removeNow(ctx, object.NewVirtualMachine(c.client.Client, ref), name)
@@ -270,7 +273,7 @@ func (c *center) removeVM(ctx context.Context, ref types.ManagedObjectReference,
 		}
 		var busy *types.TaskInProgress
 		_, is := fault.As(err, &busy)
-		if !is && !isState(err) || try == removeTries { // isState: a call before this has powered it on only now
+		if !is && !isState(err) || try == removeTries { // isState: an earlier call has powered it on only now
 			return err
 		}
 		if is && busy.Task.Value != "" {
@@ -278,7 +281,7 @@ func (c *center) removeVM(ctx context.Context, ref types.ManagedObjectReference,
 				return err
 			}
 		}
-		select { // vCenter may let a VM go a little later than its task
+		select { // vCenter may release a VM a little later than its task
 		case <-time.After(removePause):
 		case <-ctx.Done():
 			return err
@@ -286,7 +289,8 @@ func (c *center) removeVM(ctx context.Context, ref types.ManagedObjectReference,
 	}
 }
 
-// removeTries is how often the removal of a VM is tried again after another task that was in progress, and removePause the time between.
+// removeTries is how often the removal of a VM is retried after another task in progress, and removePause the time
+// between attempts.
 const (
 	removeTries = 10
 	removePause = 100 * time.Millisecond
@@ -310,12 +314,12 @@ func (c *center) removeNow(ctx context.Context, vm *object.VirtualMachine, name 
 // Done is closed when the VM has ended.
 func (i *instance) Done() <-chan struct{} { return i.done }
 
-// Err says what ended it.
+// Err returns the cause of its end.
 func (i *instance) Err() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.err
 }
 
-// Console returns the last lines of what happened to the VM: ESXi has no console to read.
+// Console returns the last lines of the VM's history, because ESXi has no readable console.
 func (i *instance) Console(n int) []string { return i.log.LastLines(n) }

@@ -30,11 +30,11 @@ vms:
 vsphere: {template: ` + vcsim.Template + `, portGroup: DC0_DVPG0}
 `
 
-// journal keeps what a cluster would have recorded.
+// journal keeps the Refs that a cluster would have recorded.
 type journal struct {
 	mu   sync.Mutex
 	refs []backend.Ref
-	full bool // the disk is
+	full bool // the disk is full
 }
 
 var errFull = errors.New("no space left on device")
@@ -49,7 +49,7 @@ func (j *journal) record(r backend.Ref) error {
 	return nil
 }
 
-// undo does what a sweep does: each Ref in a driver of its own, the last first.
+// undo undoes like a sweep: each Ref in a driver of its own, the last first.
 func (j *journal) undo(t *testing.T) {
 	t.Helper()
 	for k := len(j.refs) - 1; k >= 0; k-- {
@@ -82,7 +82,7 @@ func clusterFile(t *testing.T, text string) *spec.Cluster {
 	return c
 }
 
-// life is a driver as package cluster calls it.
+// life uses a driver as package cluster does.
 type life struct {
 	d   *driver
 	c   *spec.Cluster
@@ -91,7 +91,7 @@ type life struct {
 	vms []backend.Instance
 }
 
-// begin does all calls before the VMs start; the error is the first of them.
+// begin makes all calls before the VMs start, and returns the first error.
 func begin(t *testing.T, text string) (*life, error) {
 	t.Helper()
 	ctx := context.Background()
@@ -129,7 +129,7 @@ func begin(t *testing.T, text string) (*life, error) {
 	return l, nil
 }
 
-// start starts all VMs side by side.
+// start starts all VMs concurrently.
 func (l *life) start(ctx context.Context) error {
 	l.vms = make([]backend.Instance, len(l.p.VMs))
 	var all []func() error
@@ -142,7 +142,7 @@ func (l *life) start(ctx context.Context) error {
 	return side(all, len(all))
 }
 
-// vms are the names of all VMs that there are.
+// vms returns the names of all existing VMs.
 func vms() []string {
 	var list []string
 	for _, e := range simulator.Map.All("VirtualMachine") {
@@ -152,7 +152,8 @@ func vms() []string {
 	return list
 }
 
-// Two VMs are cloned, set, started, read back, found again by another process, and removed. What others have stays as it is.
+// TestLife: two VMs are cloned, configured, started, read back, found by another process, and removed. Other users'
+// objects stay unchanged.
 func TestLife(t *testing.T) {
 	vcsim.Start(t, vcsim.Options{})
 	before := vms()
@@ -177,7 +178,7 @@ func TestLife(t *testing.T) {
 			t.Error(f.Settings)
 		}
 	}
-	// Refs: the first of each VM before it was made, the second with vCenter's id. Neither has a secret.
+	// The first Ref of each VM is from before it was made, the second has vCenter's ID. Neither contains a secret.
 	if len(l.j.refs) != 4 || strings.Contains(fmt.Sprint(l.j.refs), vcsim.Password) {
 		t.Errorf("%v", l.j.refs)
 	}
@@ -195,8 +196,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// A function that vCenter chooses by its ids is asked for so, read back, and the plan says what is not promised of it. One that vCenter does
-// not list is refused before anything is made.
+// TestDynamic: a function that vCenter chooses by its IDs is requested that way and read back, and the plan reports
+// what is not guaranteed. One that vCenter does not list is rejected before anything is made.
 func TestDynamic(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	before := vms()
@@ -232,8 +233,8 @@ func TestDynamic(t *testing.T) {
 	}
 }
 
-// Secure boot, a vGPU and a PVRDMA card are asked for, read back, and said in what is lost. What the template or a host cannot is refused
-// before anything is made.
+// TestOwnSettings: secure boot, a vGPU and a PVRDMA card are requested, read back, and reported in the losses.
+// Settings that the template or a host does not support are rejected before anything is made.
 func TestOwnSettings(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	before := vms()
@@ -293,7 +294,7 @@ func TestOwnSettings(t *testing.T) {
 	if ok, differ := read(); ok != 3 || differ != 0 {
 		t.Errorf("%d read back, %d differ", ok, differ)
 	}
-	// Somebody takes them away.
+	// Another user removes them.
 	vm := simulator.Map.Get(types.ManagedObjectReference{Type: "VirtualMachine", Value: l.vms[0].Ref().ID["id"]}).(*simulator.VirtualMachine)
 	vm.Config.BootOptions.EfiSecureBootEnabled = types.NewBool(false)
 	vm.Config.Hardware.Device = slices.DeleteFunc(vm.Config.Hardware.Device, func(d types.BaseVirtualDevice) bool {
@@ -310,7 +311,7 @@ func TestOwnSettings(t *testing.T) {
 	}
 }
 
-// An address of DHCP's is that of the card with our MAC address, and one that others can reach.
+// TestLeased: a DHCP address belongs to the card with the planned MAC address, and can be reached by others.
 func TestLeased(t *testing.T) {
 	nic := func(mac, ip string, bits int32) types.GuestNicInfo {
 		return types.GuestNicInfo{MacAddress: mac, IpAddress: []string{ip}, IpConfig: &types.NetIpConfigInfo{IpAddress: []types.NetIpConfigInfoIpAddress{{IpAddress: ip, PrefixLength: bits}}}}
@@ -336,7 +337,8 @@ func TestLeased(t *testing.T) {
 	}
 }
 
-// A network without a DHCP server: the error says what VMware Tools report, and on which card nothing came.
+// TestNoLease: in a network without a DHCP server, the error has the report of VMware Tools, and the card without an
+// address.
 func TestNoLease(t *testing.T) {
 	vcsim.Start(t, vcsim.Options{})
 	l, err := begin(t, strings.NewReplacer("count: 2", "count: 1", "portGroup: DC0_DVPG0", "portGroup: DC0_DVPG0, dhcp: true").Replace(fileText))
@@ -366,7 +368,7 @@ func TestNoLease(t *testing.T) {
 		i.seen = guestState{}
 		i.mu.Unlock()
 		waiting, end := context.WithCancelCause(ctx)
-		i.awaitGuest(ctx, func(*guestState) bool { return true }) // what there is, is read
+		i.awaitGuest(ctx, func(*guestState) bool { return true }) // reads the current state
 		end(tooLate)
 		if _, err := i.Address(waiting); !errors.Is(err, tooLate) || !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v\nwant %s", err, x.want)
@@ -374,7 +376,8 @@ func TestNoLease(t *testing.T) {
 	}
 }
 
-// The user's own ssh does not know the clone's host key: the error says under which name it has to.
+// TestUnknownHostKey: if the user's own ssh does not know the clone's host key, the error has the name under which it
+// must be known.
 func TestUnknownHostKey(t *testing.T) {
 	if err := vcsim.GuestsWork(); err != nil {
 		if os.Getenv("CI") == "true" {
@@ -405,7 +408,7 @@ vsphere: {template: %s, portGroup: DC0_DVPG0}
 	}
 }
 
-// A VM that has the recorded id or name, and not the mark, is another's.
+// TestNotOurs: a VM that has the recorded ID or name, but not the mark, belongs to another user.
 func TestNotOurs(t *testing.T) {
 	vcsim.Start(t, vcsim.Options{})
 	l, err := begin(t, fileText)

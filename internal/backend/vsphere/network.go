@@ -16,10 +16,11 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Network chooses each VM's address, unless DHCP shall, and makes the port group where the cluster file asks for one.
+// Network chooses each VM's address, unless DHCP assigns it, and makes the port group if the cluster file requests
+// one.
 func (d *driver) Network(ctx context.Context, vms []string, n spec.Network, record func(backend.Ref) error) ([]backend.Card, error) {
 	if d.place.file.DHCP {
-		n.Subnet = "10.0.0.0/8" // of no meaning: the addresses are left out
+		n.Subnet = "10.0.0.0/8" // without effect, because the addresses are dropped
 	}
 	cards, err := cardsFor(len(vms), n, d.place.file.Gateway)
 	if err != nil {
@@ -42,11 +43,11 @@ func (d *driver) Network(ctx context.Context, vms []string, n spec.Network, reco
 	return cards, nil
 }
 
-// mtuMost is the MTU that cards get where the cluster file's is longer.
+// mtuMost is the MTU of cards if the cluster file's is larger.
 const mtuMost = 9000
 
-// cardsFor are cards with addresses 1, 2, … of the network's subnet, and unicast MAC addresses of the range that VMware leaves to
-// administrators (00:50:56:00:00:00 to 00:50:56:3f:ff:ff), one after the other from a random one.
+// cardsFor returns cards with addresses 1, 2, … of the network's subnet, and consecutive unicast MAC addresses from a
+// random one on, in the range that VMware leaves to administrators (00:50:56:00:00:00 to 00:50:56:3f:ff:ff).
 func cardsFor(n int, w spec.Network, gateway string) ([]backend.Card, error) {
 	subnet, err := netip.ParsePrefix(w.Subnet)
 	if err != nil {
@@ -63,7 +64,7 @@ func cardsFor(n int, w spec.Network, gateway string) ([]backend.Card, error) {
 	}
 	base := subnet.Masked().Addr().As4()
 	first := binary.BigEndian.Uint32(base[:])
-	last := first + 1<<(32-subnet.Bits()) - 1 // broadcast
+	last := first + 1<<(32-subnet.Bits()) - 1 // the broadcast address
 	var b [4]byte
 	rand.Read(b[:])
 	mac := binary.BigEndian.Uint32(b[:]) % (0x400000 - spec.MaxVMs)
@@ -85,14 +86,14 @@ func cardsFor(n int, w spec.Network, gateway string) ([]backend.Card, error) {
 	return cards, nil
 }
 
-// newMark is what marks a thing as this cluster's: 128 random bits.
+// newMark returns a mark for an object of this cluster: 128 random bits.
 func newMark() string {
 	var b [16]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
 
-// inventoryName is a name in vCenter's inventory, which nothing else has. It is at most 80 characters, as vCenter takes them.
+// inventoryName returns a unique name in vCenter's inventory, of at most 80 characters, which is vCenter's limit.
 func inventoryName(cluster, vm, mark string) string {
 	text := "nm-" + cluster
 	if vm != "" {
@@ -101,10 +102,10 @@ func inventoryName(cluster, vm, mark string) string {
 	return text[:min(len(text), 63)] + nameEnd(mark)
 }
 
-// nameEnd is the part of a name that nothing else has: 64 random bits.
+// nameEnd returns the unique part of a name: 64 random bits.
 func nameEnd(mark string) string { return "-" + mark[:min(len(mark), 16)] }
 
-// makePortGroup makes the cluster's port group, recorded before with its name, its mark and its switch.
+// makePortGroup makes the cluster's port group, after recording its name, its mark and its switch.
 func (d *driver) makePortGroup(ctx context.Context, record func(backend.Ref) error) error {
 	mark := newMark()
 	name := inventoryName(d.file.Name, "", mark)
@@ -134,7 +135,7 @@ func (d *driver) makePortGroup(ctx context.Context, record func(backend.Ref) err
 	if g == nil {
 		return fmt.Errorf("vCenter made port group %s, and it is not there", name)
 	}
-	// vCenter's own id, beside the name.
+	// vCenter's own ID, in addition to the name.
 	ref.ID = map[string]string{"server": d.c.access.server, "kind": kindPortGroup, "name": name, "mark": mark, "switch": s.String(), "id": g.Value}
 	if err := record(ref); err != nil {
 		return err
@@ -143,12 +144,12 @@ func (d *driver) makePortGroup(ctx context.Context, record func(backend.Ref) err
 	return d.c.explain("read port group "+name, err)
 }
 
-// markLine is the description of what has a mark.
+// markLine returns the description of an object with a mark.
 func markLine(mark string) string {
 	return "made by nearmetal for a cluster, and removed with it; mark " + mark
 }
 
-// portGroup finds a switch's port group by its name, and only with the mark; nil: there is none.
+// portGroup finds a switch's port group by its name, and only with the mark; nil: none.
 func (s *Session) portGroup(ctx context.Context, dvs types.ManagedObjectReference, name, mark string) (*types.ManagedObjectReference, error) {
 	var have mo.DistributedVirtualSwitch
 	if found, err := s.readOne(ctx, dvs, []string{"portgroup"}, &have); err != nil || !found || len(have.Portgroup) == 0 {
@@ -166,7 +167,7 @@ func (s *Session) portGroup(ctx context.Context, dvs types.ManagedObjectReferenc
 	return nil, nil
 }
 
-// taskRef is a task's reference; the zero one for none.
+// taskRef returns a task's reference; the zero one for nil.
 func taskRef(t *object.Task) types.ManagedObjectReference {
 	if t == nil {
 		return types.ManagedObjectReference{}

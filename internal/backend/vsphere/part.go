@@ -35,13 +35,13 @@ func hostOf(c *Capture, err error) (*topology.Host, error) {
 	return c.Topology()
 }
 
-// Part is what commands do with vCenter beside the backend. Ask asks a person for a password; it returns "" where there is
-// nobody.
+// Part has the operations of commands on vCenter that do not use the backend. Ask asks a person for a password; it
+// returns "" if nobody can answer.
 type Part struct {
 	Ask func(whose string) (string, error)
 }
 
-// login logs in where the variables say; host is the server where they name none.
+// login logs in with the server of the variables; host is the server if they name none.
 func (p Part) login(ctx context.Context, host string) (*Session, string, error) {
 	a, err := ReadAccess("")
 	if err != nil && host != "" && os.Getenv(varURL) == "" {
@@ -59,7 +59,8 @@ func (p Part) login(ctx context.Context, host string) (*Session, string, error) 
 	return s, host, err
 }
 
-// AskPassword asks for the password where it is nowhere. Without a server's name nothing is asked: who needs one says so.
+// AskPassword asks for the password if it is not configured. Without a server's name it does nothing: later calls
+// that need a server fail.
 func (p Part) AskPassword() error {
 	a, err := ReadAccess("")
 	if err != nil {
@@ -68,7 +69,7 @@ func (p Part) AskPassword() error {
 	return p.ask(a)
 }
 
-// ask asks for the password where it is nowhere.
+// ask asks for the password if it is not configured.
 func (p Part) ask(a *Access) error {
 	if !a.Missing() || p.Ask == nil {
 		return nil
@@ -93,7 +94,8 @@ func (p Part) Topology(ctx context.Context, host string) (*topology.Host, error)
 	return h, nil
 }
 
-// Gather reads a host, and returns what writes its capture. The host is called name in it where it is to be anonymous.
+// Gather reads a host, and returns a function that writes its capture. If anonymous is set the host is called name in
+// it.
 func (p Part) Gather(ctx context.Context, host, name string, anonymous bool) (func(io.Writer) error, error) {
 	if strings.Trim(name, ".") == "" || hostName(name) != name {
 		return nil, fmt.Errorf("name %.40q: letters, digits, '.', '_' and '-'", name)

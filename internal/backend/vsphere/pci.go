@@ -13,7 +13,8 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// address is a PCI address as plans have it: 0000:3b:00.0. Older ESXi leave the domain out. "": it is none.
+// address converts a PCI address into the form of plans: 0000:3b:00.0. Older ESXi versions omit the domain. "": not
+// an address.
 func address(id string) string {
 	id = strings.ToLower(strings.TrimSpace(id))
 	if strings.Count(id, ":") == 1 {
@@ -25,18 +26,18 @@ func address(id string) string {
 	return id
 }
 
-// vfDomain is the PCI domain of the addresses that stand for virtual functions that ESXi does not list: VF 3 of
+// vfDomain is the PCI domain of placeholder addresses for virtual functions that ESXi does not list: VF 3 of
 // 0000:3b:00.0 is f0000003:3b:00.0. ESXi itself chooses the VF when a VM starts.
 const vfDomain = 0xf0000000
 
-// standIn is the address that stands for a PF's VF number n, from 0.
+// standIn returns the placeholder address of a PF's VF number n, from 0.
 func standIn(pf string, n int) string {
 	_, rest, _ := strings.Cut(pf, ":")
 	return fmt.Sprintf("%08x:%s", vfDomain+n, rest)
 }
 
-// devices fills in PCI functions: their node by HostNumaNode.pciId, the network cards' names, what can be passed through,
-// and virtual functions.
+// devices fills in PCI functions: their node by HostNumaNode.pciId, the network cards' names, the functions that can
+// be passed through, and virtual functions.
 func (f *found) devices(h *topology.Host) error {
 	hw := f.host.Hardware
 	if len(hw.PciDevice) > topology.MaxDevices {
@@ -98,14 +99,15 @@ func (f *found) devices(h *topology.Host) error {
 	return nil
 }
 
-// shared notes how VMs can have a function: whole, or its virtual functions.
+// shared records how a function can be assigned to VMs: whole, or as virtual functions.
 func (f *found) shared(h *topology.Host, i int, b types.BaseHostPciPassthruInfo) {
 	d := &h.Devices[i]
 	p := b.GetHostPciPassthruInfo()
 	if p.PassthruActive {
 		d.Driver = esx.Passthru
 	}
-	if p.PassthruCapable { // the IOMMU is on; functions that only move together have one device that they depend on
+	// The IOMMU is enabled; functions that can be assigned only together depend on the same device.
+	if p.PassthruCapable {
 		d.Group = group(h, i, p.DependentDevice)
 	}
 	s, ok := b.(*types.HostSriovInfo)
@@ -138,7 +140,7 @@ func (f *found) shared(h *topology.Host, i int, b types.BaseHostPciPassthruInfo)
 	}
 }
 
-// group is a number for the functions that depend on one device: that device's place, or the function's own.
+// group returns a number for the functions that depend on one device: that device's index, or the function's own.
 func group(h *topology.Host, i int, on string) int {
 	if j := slices.IndexFunc(h.Devices, func(d topology.Device) bool { return d.Address == address(on) }); j >= 0 {
 		return j
@@ -146,7 +148,7 @@ func group(h *topology.Host, i int, on string) int {
 	return i
 }
 
-// listed are the virtual functions of a PF that QueryConfigTarget names: by the PF's network name.
+// listed returns the virtual functions of a PF that QueryConfigTarget lists under the PF's network name.
 func (f *found) listed(pf *topology.Device) []string {
 	var list []string
 	for _, s := range f.target.Sriov {
@@ -158,7 +160,7 @@ func (f *found) listed(pf *topology.Device) []string {
 	return list
 }
 
-// plainName says whether a network card's name is one: vmnic4.
+// plainName reports whether s is the name of a network card, as vmnic4.
 func plainName(s string) bool {
 	return s != "" && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }

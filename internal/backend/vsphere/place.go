@@ -18,7 +18,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// place is what a cluster file's `vsphere` names, found in vCenter's inventory.
+// place has the objects in vCenter's inventory that a cluster file's `vsphere` names.
 type place struct {
 	file      spec.VSphere
 	template  mo.VirtualMachine
@@ -27,11 +27,11 @@ type place struct {
 	datastore *types.ManagedObjectReference // nil: the template's
 	backing   types.BaseVirtualDeviceBackingInfo
 	pvrdma    types.BaseVirtualDeviceBackingInfo // nil: no PVRDMA cards
-	dvs       *types.ManagedObjectReference      // on which a port group is made
+	dvs       *types.ManagedObjectReference      // switch on which a port group is made
 	hosts     map[string]*machine                // by their names in plans
 }
 
-// machine is a host that VMs may run on.
+// machine is a host on which VMs may run.
 type machine struct {
 	name    string // in vCenter
 	ref     types.ManagedObjectReference
@@ -40,10 +40,10 @@ type machine struct {
 	capture Capture
 }
 
-// templateProperties are what is read of the template.
+// templateProperties are the properties that are read of the template.
 var templateProperties = []string{"name", "parent", "config.template", "config.firmware", "config.version", "config.hardware", "snapshot", "runtime.powerState", "resourcePool"}
 
-// find finds all that the cluster file names, before anything is made.
+// find finds all objects that the cluster file names, before anything is made.
 func (s *Session) find(ctx context.Context, file spec.VSphere) (*place, error) {
 	p := &place{file: file}
 	if file.Template == "" {
@@ -91,7 +91,7 @@ func (s *Session) find(ctx context.Context, file spec.VSphere) (*place, error) {
 	return p, s.findNetwork(ctx, p)
 }
 
-// checkTemplate says what is wrong with a template for any plan.
+// checkTemplate returns an error for a template that is unsuitable for any plan.
 func (p *place) checkTemplate() error {
 	t := &p.template
 	name := text.OneLine(t.Name)
@@ -106,7 +106,7 @@ func (p *place) checkTemplate() error {
 	return nil
 }
 
-// findNetwork finds what joins the VMs.
+// findNetwork finds the VMs' network.
 func (s *Session) findNetwork(ctx context.Context, p *place) error {
 	f := p.file
 	if f.DHCP && f.Gateway != "" {
@@ -153,18 +153,18 @@ func (s *Session) findNetwork(ctx context.Context, p *place) error {
 	return nil
 }
 
-// findHosts reads the hosts that VMs may run on: those that are named, else all of the datacenter that take VMs. Devices are read
-// where the cluster file has any.
+// findHosts reads the hosts on which VMs may run: the named ones, else all of the datacenter that accept VMs. Devices
+// are read if the cluster file has any.
 func (s *Session) findHosts(ctx context.Context, p *place, devices bool) ([]topology.Host, error) {
 	names := p.file.Hosts
 	if len(names) == 0 {
-		names = []string{"*/*"} // of every cluster and of single hosts
+		names = []string{"*/*"} // of every cluster and single hosts
 	}
 	var refs []types.ManagedObjectReference
 	for _, n := range names {
 		list, err := s.finder.HostSystemList(ctx, n)
 		var none *find.NotFoundError
-		if errors.As(err, &none) { // a cluster's name stands for its hosts
+		if errors.As(err, &none) { // a cluster's name selects its hosts
 			if of, e := s.finder.HostSystemList(ctx, n+"/*"); e == nil {
 				list, err = of, nil
 			}
@@ -233,7 +233,8 @@ func (s *Session) findHosts(ctx context.Context, p *place, devices bool) ([]topo
 	return out, nil
 }
 
-// findPools reads what hosts have in common with their clusters: the pool, and who says what VMs can have.
+// findPools reads the properties that hosts share with their clusters: the pool, and the browser that reports what
+// VMs can have.
 func (s *Session) findPools(ctx context.Context, list []*machine, devices bool) error {
 	var parents []types.ManagedObjectReference
 	for _, m := range list {
@@ -263,7 +264,8 @@ func (s *Session) findPools(ctx context.Context, list []*machine, devices bool) 
 	return side(asks, provisioning)
 }
 
-// checkPlan says which of a plan's settings this template cannot have, and which reservation the pools do not have left, in one line.
+// checkPlan returns an error, in one line, for settings of the plan that this template does not support, and for a
+// reservation that exceeds the pools' rest.
 func (d *driver) checkPlan(ctx context.Context) error {
 	p := d.place
 	memory, mhz := map[types.ManagedObjectReference]int64{}, map[types.ManagedObjectReference]int64{}
@@ -324,7 +326,7 @@ func (d *driver) checkPlan(ctx context.Context) error {
 	return nil
 }
 
-// offers fails for a vGPU profile that the host does not have, and says those that it has.
+// offers returns an error for a vGPU profile that the host does not have, with the available ones.
 func (m *machine) offers(f *found, profile string) error {
 	var have []string
 	if c := f.host.Config; c != nil {
@@ -339,7 +341,7 @@ func (m *machine) offers(f *found, profile string) error {
 	return fmt.Errorf("host %s offers no vGPU profile %s: it has %s", m.name, text.OneLine(profile), text.OneLine(strings.Join(have[:min(len(have), 8)], ", ")))
 }
 
-// poolOf is the pool of VMs on a host.
+// poolOf returns the pool of VMs on a host.
 func (d *driver) poolOf(host string) types.ManagedObjectReference {
 	if d.place.pool != nil {
 		return *d.place.pool
@@ -347,7 +349,7 @@ func (d *driver) poolOf(host string) types.ManagedObjectReference {
 	return d.place.hosts[host].pool
 }
 
-// hardwareVersion is the number of "vmx-19"; 0: not known.
+// hardwareVersion parses the number of "vmx-19"; 0: not known.
 func hardwareVersion(text string) int {
 	n := 0
 	fmt.Sscanf(text, "vmx-%d", &n)

@@ -11,7 +11,7 @@ import (
 	"nearmetal/internal/backend/vsphere/vcsim"
 )
 
-// A linked clone with a virtual function: what vCenter is asked for, word by word.
+// TestRequests compares the requests to vCenter for a linked clone with a virtual function, word by word.
 func TestRequests(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{Hosts: 1})
 	ctx := context.Background()
@@ -56,7 +56,7 @@ var (
 	numbers = regexp.MustCompile(`<(key|controllerKey|unitNumber)>[0-9]+<`)
 )
 
-// plainXML is a request's body, an element a line, without what differs from start to start.
+// plainXML formats a request's body, one element per line, without the parts that differ between starts.
 func plainXML(text string) string {
 	text = noise.ReplaceAllString(text, "")
 	text = ofOne.ReplaceAllString(text, "ID")

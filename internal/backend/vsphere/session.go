@@ -36,12 +36,12 @@ type Session struct {
 const (
 	loginBound  = 60 * time.Second
 	logoutBound = 5 * time.Second
-	// aliveEvery keeps a session from being ended by the server, which does so after 30 minutes.
+	// aliveEvery keeps the server from ending a session, which it does after 30 minutes.
 	aliveEvery = 5 * time.Minute
 )
 
-// Login logs in. The server's certificate is checked with the system's certificates or GOVC_TLS_CA_CERTS, or its thumbprint
-// with the one that was given. The error of a certificate that is not trusted has its thumbprint.
+// Login logs in. The server's certificate is verified with the system's certificates or GOVC_TLS_CA_CERTS, or its
+// thumbprint with the given one. The error for an untrusted certificate has its thumbprint.
 func Login(ctx context.Context, a *Access) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, loginBound)
 	defer cancel()
@@ -74,7 +74,7 @@ func Login(ctx context.Context, a *Access) (*Session, error) {
 	return s, nil
 }
 
-// login logs in on the client that there is.
+// login logs in with the existing client.
 func (s *Session) login(ctx context.Context) error {
 	a := s.access
 	err := s.client.SessionManager.Login(ctx, url.UserPassword(a.user, a.password.reveal()))
@@ -99,7 +99,7 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// unreached says why a server cannot be spoken to.
+// unreached returns the reason why a server cannot be reached.
 func (a *Access) unreached(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
 		return cause
@@ -116,13 +116,13 @@ func (a *Access) unreached(ctx context.Context, err error) error {
 	return fmt.Errorf("vSphere server %s: %w", a.server, err)
 }
 
-// seen is the thumbprint of the certificate that the server shows; "": it shows none. Nothing is sent.
+// seen returns the thumbprint of the certificate that the server presents; "": none. Nothing is sent.
 func (a *Access) seen(ctx context.Context) string {
 	addr := a.server
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		addr = net.JoinHostPort(addr, "443")
 	}
-	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // only to show whom we reached
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // only to report the server that answered
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return ""
@@ -138,7 +138,7 @@ func (a *Access) seen(ctx context.Context) string {
 	return soap.ThumbprintSHA256(certs[0])
 }
 
-// again logs in once more where the server has ended the session, and repeats the call: the server has not begun it.
+// again logs in again if the server has ended the session, and repeats the call, which the server has not begun.
 type again struct {
 	soap.RoundTripper
 	s      *Session
@@ -163,18 +163,18 @@ func (a *again) RoundTrip(ctx context.Context, req, res soap.HasFault) error {
 	if a.login(ctx, before) != nil {
 		return err
 	}
-	reflect.ValueOf(res).Elem().SetZero() // it holds the fault
+	reflect.ValueOf(res).Elem().SetZero() // contains the fault
 	return a.RoundTripper.RoundTrip(ctx, req, res)
 }
 
-// login logs in, unless another call has done so since the count of logins was before.
+// login logs in, unless another call has done so since the number of logins was before.
 func (a *again) login(ctx context.Context, before int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.logins.Load() != before {
 		return nil
 	}
-	// A server that has forgotten only half of the session refuses a login within it.
+	// A server that has forgotten only half of the session rejects a login in it.
 	a.s.client.SessionManager.Logout(ctx)
 	err := a.s.login(ctx)
 	if err == nil {
@@ -183,7 +183,8 @@ func (a *again) login(ctx context.Context, before int64) error {
 	return err
 }
 
-// datacenter has the finder look in the datacenter that is named, or in the only one. A path that begins with / says its own.
+// datacenter makes the finder look in the named datacenter, or in the only one. A path that begins with / names its
+// own.
 func (s *Session) datacenter(ctx context.Context, name string) error {
 	if name == "" {
 		name = s.access.datacenter

@@ -2,7 +2,7 @@ package vsphere
 
 import "golang.org/x/sync/errgroup"
 
-// side runs functions side by side, at most most at a time, and returns the first error. The others run to their end.
+// side runs functions concurrently, at most most at a time, and returns the first error. The others run to their end.
 func side(list []func() error, most int) error {
 	var g errgroup.Group
 	g.SetLimit(most)

@@ -17,18 +17,18 @@ import (
 	"nearmetal/internal/text"
 )
 
-// mark is the description of the distributed switches that nearmetal makes, written by the call that makes them. Others are never
-// changed or removed.
+// mark is the description of the distributed switches that nearmetal makes, written by the call that makes them.
+// Other switches are never changed or removed.
 const mark = "made by nearmetal vsphere dvs"
 
-// uplinks are those of a distributed switch, of which hosts use the first.
+// uplinks are the uplinks of a distributed switch, of which hosts use the first.
 var uplinks = []string{"uplink1", "uplink2", "uplink3", "uplink4"}
 
-// undoBound bounds the undoing of a half that was made.
+// undoBound bounds the undo of a half-made switch.
 const undoBound = time.Minute
 
-// SVS makes a standard switch on a host, with one card and one port group; or, where remove is set, removes just that. What
-// is there already as asked for is left so; made says that anything was changed.
+// SVS makes a standard switch on a host, with one card and one port group; or, if remove is set, removes exactly that
+// switch. An existing one with these settings is left unchanged; made reports that anything was changed.
 func (p Part) SVS(ctx context.Context, host string, w esx.Switch, remove bool) (made bool, err error) {
 	h, err := p.host(ctx, host)
 	if err != nil {
@@ -67,7 +67,7 @@ func (p Part) SVS(ctx context.Context, host string, w esx.Switch, remove bool) (
 	}
 	if err := net.AddPortGroup(ctx, types.HostPortGroupSpec{Name: w.PortGroup, VlanId: int32(w.VLAN), VswitchName: w.Name}); err != nil {
 		err = h.s.explain(fmt.Sprintf("make port group %s on host %s", w.PortGroup, h.name), err)
-		if made { // half of it is not what was asked for
+		if made { // half of a switch was not requested
 			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 			defer cancel()
 			err = errors.Join(err, h.s.explain("remove switch "+w.Name+" again", net.RemoveVirtualSwitch(undo, w.Name)))
@@ -77,7 +77,7 @@ func (p Part) SVS(ctx context.Context, host string, w esx.Switch, remove bool) (
 	return true, nil
 }
 
-// removeSVS removes a switch that is just as it would be made.
+// removeSVS removes a switch that is exactly as SVS would make it.
 func (h *esxiHost) removeSVS(ctx context.Context, net *object.HostNetworkSystem, w esx.Switch, there *types.HostVirtualSwitch) (bool, error) {
 	if there == nil {
 		return false, nil
@@ -102,7 +102,7 @@ func (h *esxiHost) removeSVS(ctx context.Context, net *object.HostNetworkSystem,
 	return true, nil
 }
 
-// groups are the port groups of a standard switch.
+// groups returns the port groups of a standard switch.
 func (h *esxiHost) groups(v *types.HostVirtualSwitch) []string {
 	var list []string
 	for _, g := range h.mo.Config.Network.Portgroup {
@@ -113,7 +113,8 @@ func (h *esxiHost) groups(v *types.HostVirtualSwitch) []string {
 	return list
 }
 
-// same fails for a switch that has other cards than the one asked for. One without cards is a half that was left.
+// same returns an error for a switch with other cards than the requested one. A switch without cards is a half-made
+// one.
 func (h *esxiHost) same(v *types.HostVirtualSwitch, w esx.Switch) error {
 	for _, key := range v.Pnic {
 		for _, p := range h.mo.Config.Network.Pnic {
@@ -125,7 +126,7 @@ func (h *esxiHost) same(v *types.HostVirtualSwitch, w esx.Switch) error {
 	return nil
 }
 
-// card fails for a network card that is not there, or is in a switch.
+// card returns an error for a network card that does not exist, or is in a switch.
 func (h *esxiHost) card(name string) error {
 	n := h.mo.Config.Network
 	i := slices.IndexFunc(n.Pnic, func(p types.PhysicalNic) bool { return p.Device == name })
@@ -149,8 +150,8 @@ func (h *esxiHost) card(name string) error {
 	return nil
 }
 
-// DVS makes a distributed switch over hosts, with one card of each and one port group; or, where remove is set, removes it. A
-// switch that nearmetal did not make is neither changed nor removed.
+// DVS makes a distributed switch over hosts, with one card of each and one port group; or, if remove is set, removes
+// it. A switch that nearmetal did not make is neither changed nor removed.
 func (p Part) DVS(ctx context.Context, hosts []string, w esx.Switch, remove bool) (made bool, err error) {
 	s, _, err := p.login(ctx, "")
 	if err != nil {
@@ -196,7 +197,7 @@ func (p Part) DVS(ctx context.Context, hosts []string, w esx.Switch, remove bool
 	return err == nil, err
 }
 
-// dvs finds a distributed switch of ours; nil: there is none of that name.
+// dvs finds a distributed switch made by nearmetal; nil: none with that name.
 func (s *Session) dvs(ctx context.Context, name string) (*object.DistributedVirtualSwitch, error) {
 	n, err := s.finder.Network(ctx, name)
 	var missing *find.NotFoundError
@@ -220,7 +221,8 @@ func (s *Session) dvs(ctx context.Context, name string) (*object.DistributedVirt
 	return d, nil
 }
 
-// removeDVS removes a switch of ours: first its port groups that have our mark, then the switch with its uplinks'.
+// removeDVS removes a switch made by nearmetal: first its port groups with the mark, then the switch with its
+// uplinks' group.
 func (s *Session) removeDVS(ctx context.Context, d *object.DistributedVirtualSwitch, name string) error {
 	var have mo.DistributedVirtualSwitch
 	if err := s.retrieve(ctx, d.Reference(), []string{"portgroup"}, &have); err != nil {
@@ -241,7 +243,7 @@ func (s *Session) removeDVS(ctx context.Context, d *object.DistributedVirtualSwi
 	return s.task(ctx, "remove switch "+name, d.Destroy)
 }
 
-// hasGroup says whether a switch has a port group of the name.
+// hasGroup reports whether a switch has a port group of that name.
 func (s *Session) hasGroup(ctx context.Context, d *object.DistributedVirtualSwitch, name string) (bool, error) {
 	var have mo.DistributedVirtualSwitch
 	if err := s.retrieve(ctx, d.Reference(), []string{"portgroup"}, &have); err != nil {

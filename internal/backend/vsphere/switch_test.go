@@ -11,12 +11,12 @@ import (
 	"nearmetal/internal/backend/vsphere/vcsim"
 )
 
-// networks are the names of all networks and switches.
+// networks returns the names of all networks and switches.
 func networks() string {
 	var list []string
 	for _, kind := range []string{"Network", "DistributedVirtualPortgroup", "DistributedVirtualSwitch", "VmwareDistributedVirtualSwitch"} {
 		for _, e := range simulator.Map.All(kind) {
-			// vcsim leaves the uplinks' port group of a switch that is removed; vCenter removes it.
+			// vcsim keeps the uplinks' port group of a removed switch; vCenter removes it.
 			if name := e.Entity().Name; !strings.Contains(name, "-DVUplinks-") {
 				list = append(list, name)
 			}
@@ -27,7 +27,8 @@ func networks() string {
 
 const denied = `<SystemErrorFault xmlns="urn:vim25" xsi:type="SystemError"><reason>x</reason></SystemErrorFault>`
 
-// Switches are made once, are left alone the second time, and removed as they were made. Whichever call fails, nothing stays.
+// TestSwitches: switches are made once, are left unchanged the second time, and removed completely. Whichever call
+// fails, nothing remains.
 func TestSwitches(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: it takes seconds")
@@ -60,7 +61,7 @@ func TestSwitches(t *testing.T) {
 		}
 		for i := 1; i < len(all); i++ {
 			if all[i-1] == "RetrievePropertiesEx" && i%3 != 0 {
-				continue // they are alike
+				continue // the variants are alike
 			}
 			s.Fail(func(n int, method string) vcsim.Failure {
 				if n == i {
@@ -71,7 +72,7 @@ func TestSwitches(t *testing.T) {
 			made, err := do(false)
 			s.Fail(nil)
 			if err == nil {
-				// The call does not matter to the result: a log-out, or what a wait leaves behind.
+				// The call does not affect the result: a log-out, or the end of a wait.
 				if _, err := do(true); err != nil || !made {
 					t.Errorf("%s: call %d (%s): %v, %v", name, i, all[i-1], made, err)
 				}
@@ -80,7 +81,8 @@ func TestSwitches(t *testing.T) {
 			if strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "out of memory") {
 				t.Errorf("%s: call %d (%s): %v", name, i, all[i-1], err)
 			}
-			// A call that fails behind the vCenter's work, such as a wait, may leave what is marked as ours: the next removal ends it.
+			// A call that fails after vCenter's work, such as a wait, may leave a marked object: the next removal
+			// removes it.
 			if _, err := do(true); err != nil {
 				t.Errorf("%s: call %d (%s): removed afterwards: %v", name, i, all[i-1], err)
 			}
@@ -94,7 +96,7 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// What is another's is left alone.
+// TestOthersSwitches: other users' switches are left unchanged.
 func TestOthersSwitches(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	ctx, p := context.Background(), Part{}

@@ -17,16 +17,16 @@ import (
 	"nearmetal/internal/backend/vsphere/vcsim"
 )
 
-// How a vCenter with many hosts and VMs is served. `make bench-vsphere` runs it: the simulator is this process, and what is measured a
-// process of its own.
+// This test measures a vCenter with many hosts and VMs. `make bench-vsphere` runs it: the simulator is this process,
+// and the measured program is a process of its own.
 const (
 	varThousand = "NEARMETAL_BENCH_VSPHERE" // the number of VMs
-	varRole     = "NEARMETAL_BENCH_ROLE"    // of the process that is measured
+	varRole     = "NEARMETAL_BENCH_ROLE"    // role of the measured process
 	benchHosts  = 64
 	benchDelay  = 50 // of every call, in milliseconds
 )
 
-// figures are what that process says.
+// figures are the results of that process.
 type figures struct {
 	VMs                                 int
 	PlanS, StartS, EndS, PeakMB, IdleMB float64
@@ -86,7 +86,7 @@ func TestThousand(t *testing.T) {
 	fmt.Printf("  interrupted with %4d started    %8.1f s  until nothing was left\n", half.Started, half.EndS)
 }
 
-// TestThousandRole is the process that is measured.
+// TestThousandRole is the measured process.
 func TestThousandRole(t *testing.T) {
 	role := os.Getenv(varRole)
 	n, err := strconv.Atoi(os.Getenv(varThousand))
@@ -154,7 +154,7 @@ vsphere: {template: %s, portGroup: DC0_DVPG0}
 	json.NewEncoder(os.Stdout).Encode(f)
 }
 
-// peakMB is the most memory that this process has had.
+// peakMB returns the peak memory of this process in MB.
 func peakMB() float64 {
 	text, _ := os.ReadFile("/proc/self/status")
 	for _, line := range strings.Split(string(text), "\n") {

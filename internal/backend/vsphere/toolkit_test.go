@@ -19,31 +19,31 @@ import (
 	"nearmetal/internal/backend/vsphere/vcsim"
 )
 
-// VMware's vHPC toolkit 1.0.3 as an oracle. For each of its commands, testdata/toolkit.txt has the calls that it makes, setting by setting.
-// `make test-vhpc` has it run on the same vCenter, and compares; with -update it writes the file. Here nearmetal's own calls are compared with
-// them, and every difference has its reason.
+// VMware's vHPC toolkit 1.0.3 is used as an oracle. For each of its commands, testdata/toolkit.txt has its calls,
+// setting by setting. `make test-vhpc` runs it on the same vCenter and compares; with -update it writes the file. The
+// tests here compare nearmetal's own calls with these, and every difference has a reason.
 
-// varToolkit is a Python that has the toolkit.
+// varToolkit names a Python in which the toolkit is installed.
 const varToolkit = "NEARMETAL_VHPC_PYTHON"
 
-// The VM that the toolkit works on, and the files of its commands.
+// toolkitVM is the VM of the toolkit's commands.
 const toolkitVM = "DC0_C0_RP0_VM1"
 
-// gap is a difference, and its reason. what is the beginning of lines.
+// gap is a difference, with its reason. what is a prefix of lines.
 type gap struct{ what, why string }
 
-// command is one of the toolkit's.
+// command is a command of the toolkit.
 type command struct {
-	args   string // FILE is a file with the text below
+	args   string // FILE is replaced by a file with the text below
 	file   string
-	guest  bool                                      // it works in a guest
-	before func(*vcsim.Server)                       // what is there already
-	ours   func(context.Context, Part, string) error // on a host; nil: what a cluster's start and end do
-	theirs []gap                                     // what only the toolkit does
-	mine   []gap                                     // what only nearmetal does on a host
+	guest  bool                                      // it operates in a guest
+	before func(*vcsim.Server)                       // prepares existing objects
+	ours   func(context.Context, Part, string) error // on a host; nil: the calls of a cluster's start and end
+	theirs []gap                                     // calls of the toolkit only
+	mine   []gap                                     // calls of nearmetal only, on a host
 }
 
-// settings of a simulator's VM.
+// simVM returns a VM of the simulator.
 func simVM(name string) *simulator.VirtualMachine {
 	for _, e := range simulator.Map.All("VirtualMachine") {
 		if v := e.(*simulator.VirtualMachine); v.Name == name {
@@ -80,7 +80,7 @@ func sized(*vcsim.Server) {
 	efi(toolkitVM)
 }
 
-// clusterText is a cluster whose VM has what the toolkit's commands set below.
+// clusterText is a cluster whose VM has the settings of the toolkit's commands below.
 const clusterText = `
 name: demo
 backend: vsphere
@@ -90,8 +90,9 @@ network: {subnet: 10.77.0.0/16}
 vsphere: {template: ` + vcsim.Template + `, portGroup: DC0_DVPG0, linked: true, datastore: LocalDS_0, gateway: 10.77.0.254, dns: [10.77.0.253]}
 `
 
-// calledForCluster is what nearmetal calls for that cluster, from its start to its end. bare: the template has no network card;
-// dynamic: vCenter chooses the whole function; more: addresses by DHCP, secure boot, a vGPU and a PVRDMA card.
+// calledForCluster returns nearmetal's calls for that cluster, from its start to its end. bare: the template has no
+// network card; dynamic: vCenter chooses the whole function; more: addresses by DHCP, secure boot, a vGPU and a
+// PVRDMA card.
 func calledForCluster(t *testing.T, bare, dynamic, more bool) []string {
 	t.Helper()
 	s := vcsim.Start(t, vcsim.Options{})
@@ -134,7 +135,7 @@ func calledForCluster(t *testing.T, bare, dynamic, more bool) []string {
 	}))
 }
 
-// calledForHost is what nearmetal calls for a host's settings.
+// calledForHost returns nearmetal's calls for a host's settings.
 func calledForHost(t *testing.T, c *command) []string {
 	t.Helper()
 	s := vcsim.Start(t, vcsim.Options{})
@@ -148,7 +149,7 @@ func calledForHost(t *testing.T, c *command) []string {
 	}))
 }
 
-// calledForGuest is what nearmetal calls to run a program in a guest: the one that hands a key over.
+// calledForGuest returns nearmetal's calls to run a program in a guest: the one that transfers a key.
 func calledForGuest(t *testing.T) []string {
 	t.Helper()
 	s := vcsim.Start(t, vcsim.Options{Guests: true})
@@ -180,7 +181,7 @@ vsphere: {template: %s, portGroup: DC0_DVPG0}
 	}))
 }
 
-// guestOn has the toolkit's VM run a guest, on a host whose name leads to the simulator.
+// guestOn makes the toolkit's VM run a guest, on a host whose name resolves to the simulator.
 func guestOn(s *vcsim.Server) {
 	for _, h := range s.Hosts() {
 		h.Name = "127.0.0.1"
@@ -206,7 +207,7 @@ func guestOn(s *vcsim.Server) {
 	}
 }
 
-// runToolkit runs a command of the toolkit's, and returns what it called.
+// runToolkit runs a command of the toolkit, and returns its calls.
 func runToolkit(t *testing.T, c *command) []string {
 	t.Helper()
 	s := vcsim.Start(t, vcsim.Options{Guests: c.guest})
@@ -238,7 +239,7 @@ func runToolkit(t *testing.T, c *command) []string {
 	return settingsOf(t, list)
 }
 
-// explained takes the lines that have a reason out of a list, and fails for a reason that no line has.
+// explained removes the lines with a reason from a list, and fails for a reason without a line.
 func explained(t *testing.T, what string, lines []string, gaps []gap) []string {
 	t.Helper()
 	used := make([]bool, len(gaps))
@@ -259,7 +260,7 @@ func explained(t *testing.T, what string, lines []string, gaps []gap) []string {
 	return rest
 }
 
-// without are the lines of a that b does not have.
+// without returns the lines of a that b does not have.
 func without(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(line string) bool { return slices.Contains(b, line) })
 }
@@ -270,10 +271,10 @@ func alone(t *testing.T, what string, f func(*testing.T)) {
 	t.Run(strings.Fields(what)[0], f)
 }
 
-// toolkitFile has the toolkit's calls, as it makes them.
+// toolkitFile contains the toolkit's calls.
 var toolkitFile = filepath.Join("testdata", "toolkit.txt")
 
-// theirCalls reads it.
+// theirCalls reads toolkitFile.
 func theirCalls(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(toolkitFile)
@@ -293,7 +294,8 @@ func theirCalls(t *testing.T) map[string][]string {
 	return calls
 }
 
-// Each of the toolkit's commands and nearmetal make the same calls, but for differences that are explained here.
+// TestToolkit: each of the toolkit's commands and nearmetal make the same calls, except for the differences explained
+// here.
 func TestToolkit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: it takes seconds")
@@ -340,7 +342,7 @@ func TestToolkit(t *testing.T) {
 	}
 }
 
-// The toolkit makes the calls that the file has. It is run where make test-vhpc has installed it.
+// TestToolkitItself: the toolkit makes the calls in the file. It runs if make test-vhpc has installed the toolkit.
 func TestToolkitItself(t *testing.T) {
 	if os.Getenv(varToolkit) == "" {
 		t.Skip("make test-vhpc runs it")

@@ -9,14 +9,14 @@ import (
 	"nearmetal/internal/backend/vsphere/vcsim"
 )
 
-// of is a VM of the toolkit's commands.
+// of selects a VM in the toolkit's commands.
 const of = " --vm " + toolkitVM
 
 func on(*vcsim.Server) { simVM(toolkitVM).Runtime.PowerState = types.VirtualMachinePowerStatePoweredOn }
 
 var testSwitch = esx.Switch{Name: "sw", PortGroup: "pg", Card: "vmnic4", MTU: 9000}
 
-// commands are the toolkit's, with what differs.
+// commands are the toolkit's commands, with the differences.
 var commands = []command{
 	{args: "view --networking"},
 	{args: "get_vm_config" + of},
@@ -98,7 +98,7 @@ var commands = []command{
 		{"device.key", key}, {"addressType", ownMAC}, {"wakeOnLanEnabled", wake}, {"status = untried", untried}}},
 }
 
-// toolkitCluster is a cluster file of the toolkit's.
+// toolkitCluster is a cluster file for the toolkit.
 const toolkitCluster = `[BASE]
 template: ` + vcsim.Template + `
 datacenter: DC0
@@ -141,7 +141,7 @@ var (
 	customized     = []gap{{"dnsDomain", dnsDomain}, {"macAddress", firstCardOnly}}
 )
 
-// ofVMs is what only nearmetal does with VMs.
+// ofVMs are the calls for VMs that only nearmetal makes.
 var ofVMs = []gap{
 	{"CloneVM_Task name", ownNames},
 	{"annotation", marks},

@@ -1,5 +1,4 @@
-// Package batch runs benchmarks on numbers of nodes as Slurm jobs, and makes one run of what
-// they leave.
+// Package batch runs benchmarks on numbers of nodes as Slurm jobs, and merges their results into one run.
 package batch
 
 import (
@@ -19,13 +18,13 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Request is what is submitted: a job for each number of nodes and each kind of VMs.
+// Request describes the jobs to submit: one for each number of nodes and each kind of VMs.
 type Request struct {
-	Dir   string   // of the whole run; the jobs' are below it
+	Dir   string   // of the whole run; the jobs' directories are below it
 	Nodes []int    // 2, 4, 8 …
-	Words []string // nearmetal's own, to which --in-job and --out are added
-	VMs   []VM     // none: natively alone
-	Args  []string // of sbatch besides, such as --partition=long
+	Words []string // nearmetal's command line, to which --in-job and --out are added
+	VMs   []VM     // none: native only
+	Args  []string // additional options of sbatch, such as --partition=long
 }
 
 // VM is a kind of VMs that a job has: a job cannot have two.
@@ -34,7 +33,7 @@ type VM struct {
 	Value string // of --vm, such as vms=2,memory=4GiB or a cluster file
 }
 
-// job is one of them.
+// job is one of the jobs.
 type job struct {
 	nodes int
 	vm    VM
@@ -43,9 +42,9 @@ type job struct {
 	err   error
 }
 
-// Run submits the jobs, waits for them, and writes the run that they make together. tell is
-// called with a line whenever one was submitted or has ended. When ctx ends, the jobs are
-// cancelled. What jobs have measured is kept even where others failed.
+// Run submits the jobs, waits for them, and writes the run that they make together. tell is called with a line
+// whenever one was submitted or has ended. When ctx ends, the jobs are cancelled. Results of jobs are kept even if
+// others failed.
 func Run(ctx context.Context, q Request, tell func(line string)) error {
 	if _, err := exec.LookPath("sbatch"); err != nil {
 		return errors.New("--nodes needs Slurm, and sbatch is not found in PATH")
@@ -100,7 +99,7 @@ func (j *job) run(ctx context.Context, q *Request, say func(string, ...any)) err
 		return err
 	}
 	args := []string{"--wait", "--parsable", "--exclusive", "--nodes=" + strconv.Itoa(j.nodes),
-		"--mem=0", // all of it, as of the cores
+		"--mem=0", // all of it, like the cores
 		"--job-name=nearmetal-bench", "--output=" + j.dir + ".out"}
 	if j.vm.Value != "" {
 		args = append(args, "--vm="+j.vm.Value)
@@ -139,7 +138,7 @@ func (j *job) run(ctx context.Context, q *Request, say func(string, ...any)) err
 	return nil
 }
 
-// with names the VMs of a job where jobs differ by them.
+// with names the VMs of a job if jobs differ by them.
 func (j *job) with(q *Request) string {
 	if len(q.VMs) < 2 {
 		return ""
@@ -147,7 +146,7 @@ func (j *job) with(q *Request) string {
 	return " with " + j.vm.Label
 }
 
-// lastLine returns ": LINE", the last of what sbatch or the job itself said.
+// lastLine returns ": LINE", the last line of the output of sbatch or of the job itself.
 func lastLine(said, file string) string {
 	if text, err := os.ReadFile(file); err == nil && len(text) < 1<<20 {
 		said += string(text)
@@ -158,8 +157,8 @@ func lastLine(said, file string) string {
 	return ""
 }
 
-// merge makes one run of the jobs' in dir. Native programs that ran in several jobs on one number of nodes, beside the
-// VMs of each, have all their repetitions.
+// merge makes one run of the jobs' runs in dir. Native programs that ran in several jobs on one number of nodes, next
+// to the VMs of each, have all their repetitions.
 func merge(dir string, jobs []job) error {
 	var whole *record.Run
 	var samples []record.Sample

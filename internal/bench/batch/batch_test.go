@@ -8,7 +8,8 @@ import (
 	"nearmetal/internal/bench/record"
 )
 
-// Jobs with different VMs make one run: each variant once, and native programs with the repetitions of all jobs.
+// TestMerge: jobs with different VMs make one run: each variant once, and native programs with the repetitions of all
+// jobs.
 func TestMerge(t *testing.T) {
 	dir := t.TempDir()
 	var jobs []job

@@ -11,8 +11,8 @@ import (
 	"nearmetal/internal/bench/record"
 )
 
-// CSV writes a line for each sample (RFC 4180): what it belongs to, a column for each
-// parameter of any sample's point, and the value in its unit.
+// CSV writes a line for each sample (RFC 4180): its run, case and variant, a column for each parameter of any
+// sample's point, and the value in its unit.
 func CSV(w io.Writer, r *record.Run, samples []record.Sample) error {
 	cases := map[string]record.Case{}
 	for _, c := range r.Cases {

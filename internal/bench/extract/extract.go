@@ -1,4 +1,4 @@
-// Package extract reads the values and the checks of a benchmark from what its program printed.
+// Package extract parses the values and the checks of a benchmark from its program's output.
 package extract
 
 import (
@@ -15,8 +15,8 @@ import (
 
 // Value is one measured value.
 type Value struct {
-	Output int               // index of the output that it belongs to
-	Point  map[string]string // parameters that the output itself names
+	Output int               // index of its output
+	Point  map[string]string // parameters that the output itself states
 	Value  float64           // in the output's unit
 }
 
@@ -26,13 +26,13 @@ const (
 	maxText   = 200
 )
 
-// Context is what values may depend on besides the text.
+// Context has the inputs of values in addition to the text.
 type Context struct {
 	Seconds float64 // wall clock of the repetition
 	Peak    float64 // theoretical peak of its cores in GFLOP/s; 0: not known
 }
 
-// Error is an output that does not parse, or is wrong: Near are lines of it for a person.
+// Error is an output that does not parse, or is wrong: Near has lines of it for a person.
 type Error struct {
 	What string
 	Near []string
@@ -40,7 +40,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.What }
 
-// Lines are the error and the lines that it is about.
+// Lines returns the error and the lines that it is about.
 func (e *Error) Lines() []string {
 	out := []string{e.What}
 	for _, l := range e.Near {
@@ -49,8 +49,8 @@ func (e *Error) Lines() []string {
 	return out
 }
 
-// Values returns the values of all outputs in a program's text. It is an error if an output
-// has none, but for one that may lack.
+// Values returns the values of all outputs in a program's text. It fails if an output has none, except one that may
+// lack.
 func Values(printed []byte, outputs []suite.Output, c Context) ([]Value, error) {
 	var all []Value
 	for i, o := range outputs {
@@ -130,8 +130,7 @@ func fromText(printed []byte, o suite.Output) ([]Value, error) {
 	return out, nil
 }
 
-// number reads a number as programs write it, Fortran's D exponents and commas between
-// thousands among them.
+// number parses a number as programs print it, including Fortran's D exponents and commas between thousands.
 func number(s string) (float64, error) {
 	s = strings.ReplaceAll(strings.TrimSpace(s), ",", "")
 	f, err := strconv.ParseFloat(strings.NewReplacer("D", "E", "d", "e").Replace(s), 64)
@@ -269,7 +268,7 @@ func checkOne(printed []byte, c suite.Check) error {
 	return nil
 }
 
-// Ends returns the last lines of a text, for a person: ten at most, printable, not long.
+// Ends returns the last lines of a text, for a person: at most ten, printable, not long.
 func Ends(printed []byte) []string {
 	if len(printed) > 8192 {
 		printed = printed[len(printed)-8192:]

@@ -38,7 +38,7 @@ func TestWallAndPeak(t *testing.T) {
 	}
 }
 
-// perftest prints -nan as the deviation of long times. The other values count all the same.
+// TestMayLack: perftest prints -nan as the deviation of long times. The other values still count.
 func TestMayLack(t *testing.T) {
 	lacks := suite.Output{Metric: "deviation", Match: `(?P<value>\d+) dev`, MayLack: true}
 	got, err := Values([]byte("8 1.5\n-nan dev"), []suite.Output{table, lacks}, Context{})

@@ -11,9 +11,9 @@ import (
 	"nearmetal/internal/bench/suite"
 )
 
-// Outputs of runs of our own are read and found right by the shipped suites: those of the
-// last of an experiment's programs (testdata/SUITE-EXPERIMENT.log), and those of the first,
-// which users have (SUITE-EXPERIMENT.user.log), where there are several.
+// TestRealOutputs: recorded outputs are parsed and accepted by the shipped suites: those of the last of an
+// experiment's programs (testdata/SUITE-EXPERIMENT.log), and those of the first, which users have
+// (SUITE-EXPERIMENT.user.log), if there are several.
 func TestRealOutputs(t *testing.T) {
 	list, err := suite.Shipped()
 	if err != nil {
@@ -66,7 +66,7 @@ func TestRealOutputs(t *testing.T) {
 		if w, ok := want[key]; ok && (len(values) != w.values || w.first != 0 && values[0].Value != w.first) {
 			t.Errorf("%s: %+v, want %+v", file, values, w)
 		}
-		// A result that is cut off is none.
+		// A truncated result is rejected.
 		if half := text[:len(text)/3]; extract.Check(half, p.Check) == nil {
 			if v, err := extract.Values(half, p.Output, extract.Context{Peak: 100}); err == nil && len(v) >= len(values) {
 				t.Errorf("%s: a third of the output has as many values", file)
@@ -75,8 +75,8 @@ func TestRealOutputs(t *testing.T) {
 	}
 }
 
-// Another program's output, and one whose data were wrong, is no result of an experiment: the title is compared as a
-// whole, and a failed validation is found.
+// TestOtherPrograms: the output of another program, or one with wrong data, is not a result of an experiment: the
+// whole title is compared, and a failed validation is detected.
 func TestOtherPrograms(t *testing.T) {
 	list, err := suite.Shipped()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package gate compares a run of benchmarks with an earlier one and says what got worse.
+// Package gate compares a run of benchmarks with an earlier one and reports regressions.
 package gate
 
 import (
@@ -19,9 +19,9 @@ const (
 	Same     Verdict = "same"
 	Better   Verdict = "better"
 	Worse    Verdict = "worse"
-	Missing  Verdict = "missing"  // it has a result in the first run, and none in the second
+	Missing  Verdict = "missing"  // the first run has a result, and the second has none
 	New      Verdict = "new"      // only the second run has it
-	Emulated Verdict = "emulated" // measured in emulated VMs: no ratio is made of it
+	Emulated Verdict = "emulated" // measured in emulated VMs: no ratio is computed
 )
 
 // Row is one point of a case and variant in both runs.
@@ -34,8 +34,8 @@ type Row struct {
 	// Before and After are medians, in Unit.
 	Before float64 `json:"before,omitempty"`
 	After  float64 `json:"after,omitempty"`
-	// Change is how much better (above 0) or worse it is, as a share of Before, with the ends of
-	// its 95 % interval.
+	// Change is how much better (above 0) or worse it is, as a fraction of Before, with the bounds of its 95 %
+	// interval.
 	Change  float64 `json:"change"`
 	Low     float64 `json:"low"`
 	High    float64 `json:"high"`
@@ -61,8 +61,8 @@ type Run struct {
 // key of a point.
 type key struct{ c, variant, point string }
 
-// Compare compares run b with run a. A point is worse if its median is worse by more than
-// threshold (0.05: 5 %) and the 95 % interval of the ratio lies on the worse side altogether.
+// Compare compares run b with run a. A point is worse if its median is worse by more than threshold (0.05: 5 %) and
+// the whole 95 % interval of the ratio is on the worse side.
 func Compare(a, b Run, threshold float64) *Report {
 	r := &Report{Before: a.Record.ID, After: b.Record.ID, Threshold: threshold, Rows: []Row{}}
 	if a.Record.Host.CPU != b.Record.Host.CPU || a.Record.Host.Name != b.Record.Host.Name {
@@ -112,7 +112,7 @@ func (r *Row) judge(before, after []float64, up, emulated bool, threshold float6
 	}
 	ratio := stats.RatioCI(after, before, 0.95, 1)
 	if math.IsNaN(ratio.Median) || math.IsInf(ratio.Median, 0) {
-		r.Verdict = Same // a median of 0 leaves no ratio
+		r.Verdict = Same // with a median of 0 no ratio exists
 		if r.Before != r.After {
 			r.Verdict = New
 		}
@@ -132,8 +132,7 @@ func (r *Row) judge(before, after []float64, up, emulated bool, threshold float6
 	}
 }
 
-// values gathers the good repetitions of each point, warm-ups left out. A point without a
-// good one is not there.
+// values collects the good repetitions of each point, without warm-ups. A point without a good one is omitted.
 func values(samples []record.Sample) map[key][]float64 {
 	out := map[key][]float64{}
 	for _, s := range samples {

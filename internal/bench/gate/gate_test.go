@@ -38,7 +38,7 @@ func TestCompare(t *testing.T) {
 	after := run(
 		sample("lat", "native", "8", 12, 12.1, 11.9, 12, 12), // 20 % slower
 		sample("lat", "native", "16", 11, 15, 9, 13, 8),      // 10 % slower, in the noise
-		sample("lat", "VM", "8", 90, 90, 90, 90, 90),         // emulated: nothing is said
+		sample("lat", "VM", "8", 90, 90, 90, 90, 90),         // emulated: no verdict
 		sample("bw", "native", "8", 120, 121, 119, 120, 120), // 20 % more
 		sample("bw", "native", "16", 1, 1, 1),
 	)

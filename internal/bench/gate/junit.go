@@ -67,7 +67,7 @@ func (r *Report) JUnit(w io.Writer) error {
 	return err
 }
 
-// Text is the row's verdict in words.
+// Text returns the row's verdict in words.
 func (r *Row) Text() string {
 	switch r.Verdict {
 	case Missing:
@@ -80,8 +80,8 @@ func (r *Row) Text() string {
 	return fmt.Sprintf("%s was %.4g and is %.4g %s: %+.1f %% (%+.1f to %+.1f)", r.Metric, r.Before, r.After, r.Unit, 100*r.Change, 100*r.Low, 100*r.High)
 }
 
-// printable leaves out what XML cannot hold: a label may come from a stranger's file. It is not text.Clean, because XML refuses
-// other characters than a terminal.
+// printable removes characters that XML does not permit, because a label may come from an untrusted file. text.Clean
+// is not used, because XML rejects other characters than a terminal.
 func printable(s string) string {
 	out := []rune(s)
 	for i, c := range out {

@@ -25,8 +25,8 @@ func ReadFile(path string) (*Result, error) {
 	return Read(path, text)
 }
 
-// Add adds a variant with the values of results to the run in dir, and returns how many these are. It makes a run that is not
-// there, whose record has nearmetal's version and the command.
+// Add adds a variant with the values of results to the run in dir, and returns the number of values. A run that does
+// not exist is created with nearmetal's version and the command in its record.
 func Add(dir string, v record.Variant, results []*Result, version string, command []string) (int, error) {
 	run := &record.Run{Version: record.Version, ID: filepath.Base(dir), Nearmetal: version, Command: command, Host: record.Host{Name: "imported"}}
 	if _, err := os.Stat(filepath.Join(dir, record.RunFile)); err == nil {
@@ -41,7 +41,7 @@ func Add(dir string, v record.Variant, results []*Result, version string, comman
 		run.Started = now
 	}
 	run.Ended = now
-	reps := map[string]int{} // of each case and point, over all files
+	reps := map[string]int{} // by case and point, over all files
 	if at := slices.IndexFunc(run.Variants, func(have record.Variant) bool { return have.Label == v.Label }); at < 0 {
 		run.Variants = append(run.Variants, v)
 	} else if err := addsTo(dir, &run.Variants[at], &v, reps); err != nil {
@@ -69,10 +69,10 @@ func Add(dir string, v record.Variant, results []*Result, version string, comman
 	return len(samples), record.SaveRun(dir, run)
 }
 
-// repKey is what repetitions are counted of.
+// repKey is the key by which repetitions are counted.
 func repKey(s *record.Sample) string { return s.Case + fmt.Sprint(s.Point) }
 
-// addsTo checks that values may be added to a variant that is there, and counts its repetitions.
+// addsTo checks that values may be added to an existing variant, and counts its repetitions.
 func addsTo(dir string, have, v *record.Variant, reps map[string]int) error {
 	if have.Kind != v.Kind || have.Cores != v.Cores || have.KeptBack != v.KeptBack || have.Emulated != v.Emulated || !slices.Equal(have.Ablated, v.Ablated) {
 		return fmt.Errorf("%s has a variant %s already, of another kind, cores or switches: give another --variant or --out", dir, v.Label)
@@ -98,14 +98,14 @@ func addCase(run *record.Run, c record.Case) {
 	run.Cases = append(run.Cases, c)
 }
 
-// Taken is what AddRuns took over from one run.
+// Taken lists the values that AddRuns copied from one run.
 type Taken struct {
 	Variants []string // labels, sorted
 	Values   int
 }
 
-// AddRuns adds the variants of VMs that nearmetal did not make, of the runs in folders, to the run in dir, which is there. It
-// returns what it took from each. A refusal comes before anything is written.
+// AddRuns adds the variants of VMs that nearmetal did not make, from the runs in folders, to the existing run in dir.
+// It returns what it copied from each. Errors are detected before anything is written.
 func AddRuns(dir string, folders []string) ([]Taken, error) {
 	into, err := record.LoadRun(dir)
 	if err != nil {
@@ -146,7 +146,7 @@ func AddRuns(dir string, folders []string) ([]Taken, error) {
 		t := Taken{Variants: taken}
 		for _, s := range samples {
 			if slices.Contains(taken, s.Variant) {
-				s.Log = "" // it is in the other folder
+				s.Log = "" // the log is in the other directory
 				all = append(all, s)
 				t.Values++
 			}
@@ -162,7 +162,7 @@ func AddRuns(dir string, folders []string) ([]Taken, error) {
 	return list, nil
 }
 
-// appendSamples writes lines behind those of a run.
+// appendSamples appends lines to those of a run.
 func appendSamples(dir string, samples []record.Sample) error {
 	lines, err := record.Lines(samples)
 	if err != nil {

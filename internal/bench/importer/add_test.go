@@ -9,7 +9,8 @@ import (
 	"nearmetal/internal/bench/record"
 )
 
-// A run of a VM that nearmetal did not make is added to one of ours, once; a run without such a VM is refused.
+// TestAddRuns: a run of a VM that nearmetal did not make is added to another run, once; a run without such a VM is
+// rejected.
 func TestAddRuns(t *testing.T) {
 	write := func(name string, v record.Variant) string {
 		dir := filepath.Join(t.TempDir(), name)

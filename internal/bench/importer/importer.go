@@ -1,5 +1,5 @@
-// Package importer reads results that other programs measured: the output of the OSU
-// micro-benchmarks and the raw result files of SPEC MPI and OMP.
+// Package importer reads results measured by other programs: the output of the OSU micro-benchmarks and the raw
+// result files of SPEC MPI and OMP.
 package importer
 
 import (
@@ -15,21 +15,21 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// Result is what a file holds: cases, and their values in the order of repetitions, 0, 1, …
+// Result is the content of a file: cases, and their values in the order of repetitions, 0, 1, …
 type Result struct {
 	Cases   []record.Case
 	Samples []record.Sample // without a variant
-	Notes   []string        // what of them is not certain, a line each
+	Notes   []string        // uncertain parts, one line each
 }
 
 // MaxFile is the size up to which a file is read, in bytes.
 const MaxFile = 64 << 20
 
-// maxValues of a file.
+// maxValues bounds the values of a file.
 const maxValues = 100_000
 
-// Read reads a file's text; name stands for it in errors, and says which of the OSU programs with one title printed it. Which of the formats it is follows
-// from the text.
+// Read parses a file's text; name is used in errors, and determines which of the OSU programs with the same title
+// printed it. The format is detected from the text.
 func Read(name string, text []byte) (*Result, error) {
 	if len(text) > MaxFile {
 		return nil, fmt.Errorf("%s is larger than %d MiB, which no result is", name, MaxFile>>20)
@@ -69,7 +69,7 @@ func (r *Result) add(c record.Case) {
 	r.Cases = append(r.Cases, c)
 }
 
-// SetSize sets the number of ranks or threads of all values, whatever their file says.
+// SetSize sets the number of ranks or threads of all values, regardless of the file.
 func (r *Result) SetSize(parameter string, n int) {
 	for i := range r.Cases {
 		r.Cases[i].Kind, r.Cases[i].X = "scaling", parameter
@@ -89,10 +89,11 @@ type specRun struct {
 	rep               int
 }
 
-// specSize is a line with a run's ranks or threads: of one run, or of the whole file.
+// specSize matches a line with the ranks or threads of one run, or of the whole file.
 var specSize = lazyregexp.New(`(?m)^spec\.[a-z0-9]{1,20}\.(?:results\.(\d{1,4}_\w{1,40})\.(base|peak)\.(\d{1,4})\.)?(?:base_)?(ranks|threads|nthreads):[ \t]*(\d{1,7})[ \t]*\r?$`)
 
-// sizes returns the parameter that a raw file names, ranks or threads, and its value by run; the key "" is the file's.
+// sizes returns the parameter that a raw file states, ranks or threads, and its value by run; the key "" is the
+// file's.
 func sizes(text []byte) (parameter string, of map[string]string) {
 	of = map[string]string{}
 	for _, m := range specSize().FindAllSubmatch(text, maxValues) {

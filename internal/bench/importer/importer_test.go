@@ -45,7 +45,7 @@ func TestSPEC(t *testing.T) {
 	}
 }
 
-// A run without a verdict is no result.
+// TestSPECWithoutVerdict: a run without a verdict is not a result.
 func TestSPECWithoutVerdict(t *testing.T) {
 	r, err := Read("x.rsf", []byte("spec.mpi2007.results.104_milc.base.000.reported_time: 171.5\n"))
 	if err != nil || len(r.Samples) != 1 || r.Samples[0].OK {
@@ -53,7 +53,7 @@ func TestSPECWithoutVerdict(t *testing.T) {
 	}
 }
 
-// Ranks and threads that a raw file names are the points; those of one run go before the file's.
+// TestSPECSize: ranks and threads in a raw file are the points; those of one run override the file's.
 func TestSPECSize(t *testing.T) {
 	for text, want := range map[string]string{
 		rsf:                              "bar ",

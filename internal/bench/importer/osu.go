@@ -14,18 +14,19 @@ import (
 )
 
 var (
-	// Prefixes of lines: Open MPI's --timestamp-output and --tag-output, those of srun -l, of MPICH's -prepend-rank and of Intel MPI's -l.
+	// Prefixes of lines: Open MPI's --timestamp-output and --tag-output, those of srun -l, of MPICH's -prepend-rank
+	// and of Intel MPI's -l.
 	timePrefix = lazyregexp.New(`^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}(<std(?:out|err)>: ?)?`)
 	tagPrefix  = lazyregexp.New(`^\[(?:[^\[\]\s,]{1,100}@)?(\d{1,9},\d{1,9})\]<std(?:out|err)>: ?`)
 	rankPrefix = lazyregexp.New(`^\s{0,8}(?:(\d{1,7}):(?: |$)|\[(\d{1,7})\](?: |$))`)
 
 	osuNumber = lazyregexp.New(`^\d{1,30}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?$`)
-	// osuLikeNumber is what a broken row still has where a number belongs.
+	// osuLikeNumber matches what a broken row still has in place for a number.
 	osuLikeNumber = lazyregexp.New(`(?i)^[-+]?(?:[\d.]|nan|inf)`)
-	// osuNoValue is what a test prints where its result is none.
+	// osuNoValue matches the text that a test prints if it has no result.
 	osuNoValue = lazyregexp.New(`(?i)^(?:-\d{1,30}(?:\.\d{1,30})?|[-+]?(?:nan|inf))$`)
 
-	// Lines that say how a test was run.
+	// Lines that state how a test was run.
 	osuSettings = []struct {
 		match func() *regexp.Regexp
 		use   func(s *osuSetting, m []string)
@@ -46,17 +47,18 @@ var (
 			s.buffers = "buffers " + m[1] + " " + m[2]
 		}},
 	}
-	// Lines that say how a test is run, before its title.
+	// Lines before a test's title that state how it is run.
 	osuBefore = lazyregexp.New(`^# Number of (Sender|Receiver|forked) (?:threads|processes in (sender|receiver)): (\d{1,7})$`)
 
-	// osuFailed is what launchers and MPI libraries write of a program that failed, and the tests of a wrong result.
+	// osuFailed matches messages of launchers and MPI libraries for a program that failed, and of the tests for a
+	// wrong result.
 	osuFailed = lazyregexp.New(`DATA VALIDATION ERROR|^FAILED: .* fail data validation|MPI_ABORT was invoked|BAD TERMINATION OF ONE OF YOUR APPLICATION|` +
 		`(?:mpirun|mpiexec|prterun|orterun)\S* (?:noticed|detected|was unable)|exited on signal|total processes (?:killed|failed)|` +
 		`(?:srun|slurmstepd\S*): error:|Segmentation fault|Bus error|Aborting job|Fatal error in`)
 	osuFailedSize = lazyregexp.New(`on\s+message size (\d{1,20})`)
 )
 
-// unless returns s, or "" where it is as usual.
+// unless returns s, or "" if it is the usual value.
 func unless(s string, usual ...string) string {
 	if slices.Contains(usual, s) {
 		return ""
@@ -64,20 +66,20 @@ func unless(s string, usual ...string) string {
 	return s
 }
 
-// osuSetting is what distinguishes runs of a test. A field is empty where it is as usual.
+// osuSetting distinguishes runs of a test. A field is empty if it has its usual value.
 type osuSetting struct {
 	accelerator, buffers, window, creation, sync, operation, datatype string
 	before                                                            []string // threads and processes
 	pairs                                                             string
 }
 
-// words are what a case's title says of a setting.
+// words returns a case's title's words for a setting.
 func (s *osuSetting) words() []string {
 	list := append([]string{s.accelerator, s.buffers, s.window, s.creation, s.sync, s.operation, s.datatype}, s.before...)
 	return slices.DeleteFunc(list, func(w string) bool { return w == "" })
 }
 
-// osuColumn is a column of a table: nothing but its name, or a result of it.
+// osuColumn is a column of a table: only its name, or also its result.
 type osuColumn struct {
 	name                 string
 	metric, unit, better string
@@ -92,16 +94,16 @@ var osuColumns = []osuColumn{
 	{"Overall(us)", "overall", "us", "down"}, {"Pure Comm.(us)", "pure communication", "us", "down"}, {"Overlap(%)", "overlap", "%", "up"},
 }
 
-// osuTail is a column of a percentile, which may be as wide as its field.
+// osuTail matches a column of a percentile, which may be as wide as its field.
 var osuTail = lazyregexp.New(`^P\d{1,2} Tail (?:Lat\(us\)|BW\(MB/s\))`)
 
-// osuResults are the results of a form, in the order of their columns. The first has the name of the case alone.
+// osuResults are the results of a form, in the order of their columns. The first has the bare name of the case.
 var osuResults = map[form][]string{
 	formLatency: {"latency"}, formBar: {"latency"}, formBandwidth: {"bandwidth"}, formRate: {"message rate"},
 	formRates: {"bandwidth", "message rate"}, formOverlap: {"overall", "pure communication", "overlap"}, formOverlapBar: {"overall", "pure communication", "overlap"},
 }
 
-// columnsOf splits the head of a table into its columns; rest is what is not known.
+// columnsOf splits the head of a table into its columns; rest is the unknown part.
 func columnsOf(head string) (list []osuColumn, rest string) {
 next:
 	for rest = strings.TrimSpace(strings.TrimPrefix(head, "#")); rest != ""; rest = strings.TrimSpace(rest) {
@@ -120,14 +122,14 @@ next:
 	return list, ""
 }
 
-// osuReader reads outputs of OSU programs, one after another: a repetition each.
+// osuReader parses consecutive outputs of OSU programs: a repetition each.
 type osuReader struct {
 	file     string // its name without the directory
 	r        *Result
-	reps     map[string]int // of each case
+	reps     map[string]int // by case
 	line     int
 	before   []string // lines on threads that belong to the next title
-	title    string   // of the test that is read, with accelerator and version; "" before the first
+	title    string   // of the current test, with accelerator and version; "" before the first
 	prefix   string   // of its lines
 	tests    []osuTest
 	setting  osuSetting
@@ -136,7 +138,7 @@ type osuReader struct {
 	cases    []record.Case
 	sizes    map[string]bool // of the table's rows
 	first    int             // of the table's samples
-	ofTitle  int             // first of the samples under the title
+	ofTitle  int             // index of the first sample under the title
 	tableRep int
 }
 
@@ -163,12 +165,12 @@ func osu(file string, text []byte) (*Result, error) {
 	return o.r, o.endTitle()
 }
 
-// fail makes an error that names line and title.
+// fail returns an error that names line and title.
 func (o *osuReader) fail(format string, a ...any) error {
 	return fmt.Errorf("line %d: %q: %w", o.line, clip(o.title), fmt.Errorf(format, a...))
 }
 
-// unprefixed splits a line into what a launcher wrote before it and the line. Blanks that end it are cut off.
+// unprefixed splits a line into a launcher's prefix and the rest, without trailing blanks.
 func unprefixed(line string) (prefix, rest string) {
 	if line == "" || line[0] == '#' {
 		return "", line
@@ -227,7 +229,7 @@ func (o *osuReader) begin(prefix, line string) error {
 	return nil
 }
 
-// setBefore keeps a line that comes before the title that it is about, and reports whether this is one.
+// setBefore stores a line that precedes its title, and reports whether line is one.
 func (o *osuReader) setBefore(line string) bool {
 	m := osuBefore().FindStringSubmatch(line)
 	if m == nil {
@@ -242,7 +244,7 @@ func (o *osuReader) setBefore(line string) bool {
 	return true
 }
 
-// comment reads a line that begins with #: a setting, or the head of a table.
+// comment parses a line that begins with #: a setting, or the head of a table.
 func (o *osuReader) comment(line string) error {
 	for _, s := range osuSettings {
 		if m := s.match().FindStringSubmatch(line); m != nil {
@@ -260,11 +262,11 @@ func (o *osuReader) comment(line string) error {
 	case o.columns == nil || len(columns) > 0:
 		return o.fail("%q is not known", clip(line))
 	}
-	o.over = true // another program's line: rows behind it would be its
+	o.over = true // another program's line: later rows would belong to it
 	return nil
 }
 
-// head begins a table. Which of the tests with this title it is shows in its columns.
+// head begins a table. Its columns show which of the tests with this title it is.
 func (o *osuReader) head(columns []osuColumn) error {
 	sized := columns[0].name == "Size" || columns[0].name == "Size (B)"
 	for _, t := range o.tests {
@@ -290,7 +292,7 @@ func (o *osuReader) head(columns []osuColumn) error {
 	return o.fail("these are not the columns of this test")
 }
 
-// named returns the program after which a file is named, the longest where a name begins with another's; "": none.
+// named returns the program after which a file is named, the longest if a name begins with another's; "": none.
 func named(file string, programs []string) string {
 	best := ""
 	for _, p := range programs {
@@ -338,7 +340,7 @@ func (o *osuReader) begun() {
 	o.reps[name]++
 }
 
-// row reads a row of the table. A line that begins as no row does is a message of the MPI library between rows.
+// row parses a row of the table. A line that does not begin as a row is a message of the MPI library between rows.
 func (o *osuReader) row(prefix, line string, f []string) error {
 	sized := o.columns != nil && strings.HasPrefix(o.columns[0].name, "Size")
 	switch {
@@ -406,7 +408,7 @@ func (o *osuReader) row(prefix, line string, f []string) error {
 	return nil
 }
 
-// failed marks the values of the test that a line says has failed: those of its size, or all.
+// failed marks the values of a test that failed according to a line: those of its size, or all.
 func (o *osuReader) failed(line string) error {
 	size := ""
 	if m := osuFailedSize().FindStringSubmatch(line); m != nil {
@@ -420,7 +422,7 @@ func (o *osuReader) failed(line string) error {
 	return nil
 }
 
-// endTitle ends a test. One without a row is an error: its program failed, or its output is of a kind that is not known.
+// endTitle ends a test. A test without a row is an error: its program failed, or its output has an unknown form.
 func (o *osuReader) endTitle() error {
 	if o.title != "" && len(o.r.Samples) == o.ofTitle {
 		return o.fail("it has no lines of results")
@@ -428,12 +430,12 @@ func (o *osuReader) endTitle() error {
 	return nil
 }
 
-// slug makes a word of small letters, digits and hyphens.
+// slug converts a text into lower-case letters, digits and hyphens.
 func slug(s string) string {
 	return strings.Trim(strings.Join(strings.FieldsFunc(strings.ToLower(s), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
 	}), "-"), "-")
 }
 
-// clip returns text from a result for a message, at most 120 bytes of it.
+// clip returns a result's text for a message, at most 120 bytes of it.
 func clip(s string) string { return text.Clip(s, 120) }

@@ -12,8 +12,8 @@ import (
 	"nearmetal/internal/bench/suite"
 )
 
-// A title of the table belongs to one form, but for the one that two tests of OpenSHMEM share, and comes back from a
-// line with every accelerator and version. All that the suite osu runs is among them.
+// TestTitles: a title of the table belongs to one form, except one that two tests of OpenSHMEM share, and is
+// recognised in a line with every accelerator and version. The table contains everything that the suite osu runs.
 func TestTitles(t *testing.T) {
 	programs := map[string]bool{}
 	for title, tests := range osuTests() {
@@ -50,7 +50,7 @@ func TestTitles(t *testing.T) {
 	}
 }
 
-// decoration is how a test was run, and by what.
+// decoration states how a test was run, and by which program.
 type decoration struct {
 	version, accelerator, buffers  string
 	validation, full, tail, noRate bool
@@ -59,13 +59,13 @@ type decoration struct {
 	settings                       []string
 	messages                       bool
 	crlf                           bool
-	unit                           string // replaces that of the columns
+	unit                           string // replaces the columns' unit
 	rows                           int
 	suffix                         string // of the case's name
 	titleChange                    func(string) string
 }
 
-// output prints what a test does, in the fields of the OSU sources: the first of 10 characters, the others of 20.
+// output returns a test's output, in the fields of the OSU sources: the first of 10 characters, the others of 20.
 func (d *decoration) output(rng *rand.Rand, test osuTest) (text string, values [][]float64) {
 	title := test.title
 	if d.accelerator != "" {
@@ -180,8 +180,9 @@ func (d *decoration) output(rng *rand.Rand, test osuTest) (text string, values [
 	return text, values
 }
 
-// Every title, with every version, accelerator and option of the tests and behind what launchers write before lines, is read
-// with its own values and under its own name, or refused by a line that names it. A failed validation is never a value.
+// TestOSUProperty: every title, with every version, accelerator and option of the tests, after any launcher's prefix,
+// is parsed with its own values and under its own name, or rejected with a line that names it. A failed validation is
+// never a value.
 func TestOSUProperty(t *testing.T) {
 	prefixes := []func(*rand.Rand, string) string{nil,
 		func(_ *rand.Rand, s string) string { return "[1,0]<stdout>:" + s },
@@ -283,7 +284,7 @@ func TestOSUProperty(t *testing.T) {
 	t.Logf("%d outputs", n)
 }
 
-// Outputs of the OSU programs themselves are read under the names of their files.
+// TestOSUReal: outputs of the OSU programs themselves are parsed under the names of their files.
 func TestOSUReal(t *testing.T) {
 	files, err := filepath.Glob("../extract/testdata/osu-*.user.log")
 	if err != nil || len(files) < 10 {
@@ -301,8 +302,8 @@ func TestOSUReal(t *testing.T) {
 	}
 }
 
-// What would give a table values that are not its own is refused, with its title; what says that a program failed
-// makes its values no results.
+// TestOSUBroken: text that would give a table values of another one is rejected, with its title; a message that a
+// program failed invalidates its values.
 func TestOSUBroken(t *testing.T) {
 	const head = "# OSU MPI Latency Test v7.4\n# Size       Avg Latency(us)\n8                       1.10\n"
 	for text, want := range map[string]string{
@@ -354,15 +355,15 @@ func TestOSUBroken(t *testing.T) {
 			t.Errorf("%q: %d values failed, want %d", text, n, failed)
 		}
 	}
-	// A further datatype is a table of its own; threads are named before the title.
+	// A further datatype is a separate table; threads are stated before the title.
 	r, err := Read("x", []byte("# Number of Sender threads: 1 \n# Number of Receiver threads: 2\n\n# OSU MPI Multi-threaded Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size       Avg Latency(us)\n8   1.1\n# Datatype: MPI_INT.\n# Size       Avg Latency(us)\n8   1.2\n"))
 	if err != nil || len(r.Cases) != 2 || r.Cases[0].Name != "osu/latency_mt-1-sender-threads-2-receiver-threads" || r.Cases[1].Name != "osu/latency_mt-mpi-int-1-sender-threads-2-receiver-threads" {
 		t.Errorf("%+v %v", r, err)
 	}
 }
 
-// Programs that print one title have cases of their own where the file is named after one of them. Where it is not, the first
-// has the values, and a note names all.
+// TestSharedTitle: programs that print the same title have cases of their own if the file is named after one of them.
+// Otherwise the first has the values, and a note names all.
 func TestSharedTitle(t *testing.T) {
 	const table = "# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (MB/s)\n1      2.5\n2      5.0\n"
 	for file, want := range map[string]string{

@@ -13,20 +13,20 @@ type form int
 const (
 	formLatency    form = iota // size, latency
 	formBandwidth              // size, bandwidth
-	formRates                  // size, bandwidth and, unless left out, message rate
+	formRates                  // size, bandwidth and, optionally, message rate
 	formRate                   // size, message rate
 	formOverlap                // size, times of a nonblocking call and its overlap
 	formBar                    // formLatency without sizes
 	formOverlapBar             // formOverlap without sizes
-	formNone                   // no table that is read: the reason is refused's
+	formNone                   // no parsed table: see refused for the reason
 )
 
-// refused says of the titles of formNone why their output is not read.
+// refused is the reason why the output of the titles of formNone is not parsed.
 const refused = "has no table of message sizes, which is what is read"
 
-// osuTitles are the titles of the OSU micro-benchmarks 5.0 to 7.5 and of the one after them, without the accelerator that may
-// follow the word MPI, NCCL or RCCL, or the name of a call: "OSU MPI-CUDA Latency Test". The names behind a title are those of
-// the programs that print it, without osu_: several have the same one by mistake.
+// osuTitles are the titles of the OSU micro-benchmarks 5.0 to 7.5 and of the version after them, without the
+// accelerator that may follow the word MPI, NCCL or RCCL, or the name of a call: "OSU MPI-CUDA Latency Test". The
+// names after a title are those of the programs that print it, without osu_: several have the same one by mistake.
 var osuTitles = map[form]string{
 	formLatency: `
 OSU MPI Latency Test: latency
@@ -204,7 +204,7 @@ OSU OpenSHMEM Atomic Operation Rate Test: oshm_atomics
 OMB Python MPI Barrier Test: py_barrier`,
 }
 
-// osuTest is what a title may stand for.
+// osuTest is a test with a title.
 type osuTest struct {
 	title    string // without accelerator and version
 	programs []string
@@ -228,7 +228,8 @@ var (
 	osuAccelerator = lazyregexp.New(`^(OSU (?:MPI(?:_[A-Za-z_]+)?|NCCL|RCCL))-(CUDA MANAGED|CUDA|OPENACC|ROCM|SYCL|MANAGED) `)
 )
 
-// titleOf splits a line without its "# " into a title of the table, as far as it is one, the accelerator, "" without one, and the version.
+// titleOf splits a line without its "# " into a title of the table, if it is one, the accelerator, "" without one,
+// and the version.
 func titleOf(line string) (title, accelerator, version string) {
 	title = line
 	if at := osuVersion().FindStringIndex(title); at != nil {

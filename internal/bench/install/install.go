@@ -1,6 +1,6 @@
-// Package install gets the programs of suites: by the distribution's package client, from PyPI or by Spack, for root
-// into the system and for others into a folder of the user's. The same files run natively and in VMs, whose root is
-// the host's.
+// Package install installs the programs of suites: by the distribution's package client, from PyPI or by Spack, for
+// root into the system and for others into a directory of the user. The same files run natively and in VMs, whose
+// root is the host's.
 package install
 
 import (
@@ -14,20 +14,20 @@ import (
 	"nearmetal/internal/bench/suite"
 )
 
-// Sources are where programs come from, in the order in which they are tried.
+// Sources are the sources of programs, in the order in which they are tried.
 var Sources = []string{"apt", "dnf", "pip", "spack"}
 
-// clients are the programs that each needs.
+// clients are the programs that each source needs.
 var clients = map[string][]string{"apt": {"apt-get", "dpkg-deb"}, "dnf": {"dnf"}, "pip": {"python3"}, "spack": {"spack"}}
 
-// Here says what this machine has.
+// Here describes this machine.
 type Here struct {
 	Root bool
 	Has  func(program string) bool // whether PATH has it
 	Dir  string                    // for programs without root (suite.ProgramsDir)
 }
 
-// This returns what this machine has.
+// This returns the description of this machine.
 func This() Here {
 	return Here{Root: os.Geteuid() == 0, Dir: suite.ProgramsDir(), Has: func(p string) bool {
 		_, err := exec.LookPath(p)
@@ -35,7 +35,7 @@ func This() Here {
 	}}
 }
 
-// Plan are the commands that get a suite's programs.
+// Plan has the commands that install a suite's programs.
 type Plan struct {
 	Suite  string
 	Source string
@@ -43,8 +43,8 @@ type Plan struct {
 	Commands []string
 }
 
-// Make returns how a suite's programs are got. source is one of Sources, or "" for the first that will do. The error
-// says what else there is: a licence, or a build by hand.
+// Make returns the plan that installs a suite's programs. source is one of Sources, or "" for the first suitable one.
+// The error states the alternative: a licence, or a manual build.
 func Make(s *suite.Suite, source string, h Here) (*Plan, error) {
 	if s.Licence != "" && len(s.Packages) == 0 {
 		return nil, fmt.Errorf("%s: its licence bars that: %s; then %s", s.Name, s.Licence, s.Experiments[0].Install)
@@ -82,8 +82,8 @@ func commands(source string, names []string, h Here) []string {
 		if h.Root {
 			return []string{"apt-get install --yes --no-install-recommends " + list}
 		}
-		// Without root: the packages and what they need that is not installed, unpacked. Their libraries are found by
-		// the scripts that Wrap makes.
+		// Without root the packages and their missing dependencies are unpacked. The scripts of Wrap find their
+		// libraries.
 		packages := quote(filepath.Join(h.Dir, "packages"))
 		return []string{
 			"mkdir -p " + packages + " " + quote(filepath.Join(h.Dir, "root")),
@@ -108,12 +108,12 @@ func quoted(list []string) []string {
 	return out
 }
 
-// quote writes one word for a shell. It is not text.Shell, because every word that came from a suite's file stands in quotes where
-// commands are shown before they run.
+// quote quotes one word for a shell. text.Shell is not used, because every word from a suite's file is quoted when
+// commands are printed before they run.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// standIn is 1 for folders of libraries that stand in for better ones of the same name: the reference BLAS and LAPACK,
-// which Debian's alternatives rank last, and OpenFOAM's Pstream without MPI.
+// standIn returns 1 for directories of libraries that replace better ones with the same name: the reference BLAS and
+// LAPACK, which Debian's alternatives rank last, and OpenFOAM's Pstream without MPI.
 func standIn(folder string) int {
 	if slices.Contains([]string{"blas", "lapack", "dummy"}, filepath.Base(folder)) {
 		return 1
@@ -122,7 +122,7 @@ func standIn(folder string) int {
 }
 
 // Wrap makes a script in dir/bin for each program below dir/root, with the libraries that were unpacked there, and
-// returns how many.
+// returns their number.
 func Wrap(dir string) (int, error) {
 	root := filepath.Join(dir, "root")
 	var libraries []string

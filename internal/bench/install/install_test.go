@@ -11,7 +11,7 @@ import (
 	"nearmetal/internal/bench/suite"
 )
 
-// Each suite has a way: commands, or words on a licence or a build.
+// TestEverySuite: each suite has an installation: commands, or a text on a licence or a build.
 func TestEverySuite(t *testing.T) {
 	list, err := suite.Shipped()
 	if err != nil {
@@ -73,7 +73,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// A user's commands get packages and what they need, have nothing to do where all is installed, and fail where apt does.
+// TestAptWithoutRoot: a user's commands install packages and their dependencies, do nothing if all are installed, and
+// fail if apt does.
 func TestAptWithoutRoot(t *testing.T) {
 	if _, err := exec.LookPath("sed"); err != nil {
 		t.Fatal(err)
@@ -122,7 +123,7 @@ func TestAptWithoutRoot(t *testing.T) {
 	}
 }
 
-// What was unpacked without root runs with its own libraries.
+// TestWrap: a program that was unpacked without root runs with its own libraries.
 func TestWrap(t *testing.T) {
 	dir := t.TempDir()
 	if n, err := Wrap(dir); n != 0 || err != nil {
@@ -144,7 +145,7 @@ func TestWrap(t *testing.T) {
 	cmd.Env = []string{"LD_LIBRARY_PATH=/other", "PATH=/usr/bin:/bin"}
 	out, err := cmd.CombinedOutput()
 	lib := filepath.Join(dir, "root/usr/lib")
-	// What stands in for a better library comes last.
+	// Replacements of better libraries come last.
 	if want := lib + "/x:" + lib + "/blas:" + lib + "/dummy:/other there\n"; err != nil || string(out) != want {
 		t.Errorf("%q, %v, want %q", out, err, want)
 	}

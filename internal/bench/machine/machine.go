@@ -1,5 +1,5 @@
-// Package machine reads what a benchmark's record says of the machine: processor, memory,
-// kernel, versions, and the cores' theoretical peak.
+// Package machine reads the description of the machine for a benchmark's record: processor, memory, kernel, versions,
+// and the cores' theoretical peak.
 package machine
 
 import (
@@ -16,11 +16,10 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// Root is below what the host's files are read; tests set it.
+// Root is the directory below which the host's files are read; tests set it.
 var Root = "/"
 
-// Facts returns the machine as a record keeps it, and one CPU of each core that this process
-// may use, in ascending order.
+// Facts returns the machine as recorded, and one CPU of each core that this process may use, in ascending order.
 func Facts() (record.Host, []int) {
 	h := record.Host{Versions: map[string]string{}}
 	h.Name, _ = os.Hostname()
@@ -44,7 +43,7 @@ func Facts() (record.Host, []int) {
 	return h, cores
 }
 
-// Of returns what the topology of a host says of it: all but its kernel.
+// Of returns the part of the description that a host's topology contains: all but its kernel.
 func Of(t *topology.Host) record.Host {
 	h := record.Host{Name: t.Name, CPU: t.Model, Nodes: len(t.Nodes), Versions: map[string]string{}}
 	cores := map[int]bool{}
@@ -97,11 +96,10 @@ func field(text, name string) string {
 	return ""
 }
 
-// PeakPerCore returns a core's theoretical peak of double precision in GFLOP/s: operations a
-// cycle times the greatest frequency. A cycle has two fused multiply-adds of the widest
-// vectors (AVX-512: 32 operations, AVX2 with FMA: 16; AVX without FMA: 8; SSE2: 4), as in
-// Intel's Optimization Reference Manual and AMD's guides for Zen 2 and later; parts with one
-// AVX-512 unit have half. 0: not known.
+// PeakPerCore returns a core's theoretical peak of double precision in GFLOP/s: operations per cycle times the
+// maximum frequency. A cycle has two fused multiply-adds of the widest vectors (AVX-512: 32 operations, AVX2 with
+// FMA: 16; AVX without FMA: 8; SSE2: 4), as in Intel's Optimization Reference Manual and AMD's guides for Zen 2 and
+// later; processors with one AVX-512 unit have half. 0: not known.
 func PeakPerCore() float64 {
 	info := read("proc/cpuinfo")
 	flags := " " + field(info, "flags") + " "

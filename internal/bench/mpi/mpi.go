@@ -1,5 +1,5 @@
-// Package mpi is the MPI libraries that benchmarks run over: their launchers, how ranks are
-// put where they belong, and which of nearmetal's kernels are built for them.
+// Package mpi describes the MPI libraries of benchmarks: their launchers, the placement of ranks, and which of
+// nearmetal's kernels are built for them.
 package mpi
 
 import (
@@ -17,7 +17,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Flavour is one MPI library with one way for its messages.
+// Flavour is one MPI library with one channel for its messages.
 type Flavour struct {
 	Name     string // "openmpi", "mpich", "ivshmem", "mpich-ivshmem", or a launcher's path
 	Launcher launch.Launcher
@@ -25,11 +25,11 @@ type Flavour struct {
 	Env      []string // variables that choose the channel
 }
 
-// Names are the flavours that can be asked for by name.
+// Names are the flavours that can be requested by name.
 var Names = []string{"openmpi", "mpich", "ivshmem", "mpich-ivshmem"}
 
-// launchers that a flavour is looked for by, in PATH, and its library. The plain names come
-// first: of several libraries of a kind that is the one which a user's PATH or module chose.
+// launchers are the launchers by which a flavour is searched in PATH, with its library. The plain names come first:
+// of several libraries of a kind that is the one which a user's PATH or module selected.
 var launchers = map[string]struct {
 	library launch.Library
 	words   []string
@@ -38,10 +38,9 @@ var launchers = map[string]struct {
 	"mpich":   {launch.MPICH, []string{"mpiexec", "mpirun", "mpiexec.hydra", "mpiexec.mpich", "mpirun.mpich"}},
 }
 
-// Find returns a flavour by its name, or by the path of a launcher, with +ivshmem behind it for
-// one over nearmetal's provider. provider is the folder of
-// nearmetal's libfabric provider, "" if there is none. programs is where bench install puts programs: an MPI from
-// PyPI is found there behind those in PATH.
+// Find returns a flavour by its name, or by the path of a launcher, followed by +ivshmem for one over nearmetal's
+// provider. provider is the directory of nearmetal's libfabric provider, "" if there is none. programs is the
+// directory into which bench install installs programs: an MPI from PyPI is found there, after those in PATH.
 func Find(ctx context.Context, name, provider, programs string) (Flavour, error) {
 	f := Flavour{Name: name}
 	if strings.Contains(name, "/") {
@@ -94,7 +93,7 @@ func Find(ctx context.Context, name, provider, programs string) (Flavour, error)
 		map[string]string{"openmpi": "openmpi-bin", "mpich": "mpich"}[base])
 }
 
-// channel sets the variables that take messages over nearmetal's provider (docs/environment.md).
+// channel sets the variables that send messages over nearmetal's provider (docs/environment.md).
 func (f *Flavour) channel(provider string) error {
 	if !strings.HasSuffix(f.Name, "ivshmem") {
 		return nil
@@ -109,9 +108,9 @@ func (f *Flavour) channel(provider string) error {
 		if f.Launcher.Major() >= 5 {
 			include = "OMPI_MCA_opal_common_ofi_provider_include"
 		}
-		// Asked for by name: an Open MPI without it then fails instead of taking another way.
+		// Requested by name: an Open MPI without it then fails instead of using another channel.
 		f.Env = append(f.Env, "OMPI_MCA_pml=cm", "OMPI_MCA_mtl=ofi", include+"=ivshmem")
-		if f.Launcher.Major() < 5 { // windows would else take Open MPI's own shared memory
+		if f.Launcher.Major() < 5 { // otherwise windows would use Open MPI's own shared memory
 			f.Env = append(f.Env, "OMPI_MCA_osc=pt2pt")
 		}
 	default:
@@ -120,8 +119,8 @@ func (f *Flavour) channel(provider string) error {
 	return nil
 }
 
-// InVMs returns the variables besides that ranks in VMs need: Open MPI 4's one-sided
-// communication over RDMA finds no window between VMs ("invalid window"), that on messages does.
+// InVMs returns the additional variables that ranks in VMs need: Open MPI 4's one-sided communication over RDMA finds
+// no window between VMs ("invalid window"); the one over messages does.
 func (f *Flavour) InVMs() []string {
 	if f.Launcher.Library == launch.OpenMPI && f.Launcher.Major() < 5 {
 		return []string{"OMPI_MCA_osc=pt2pt"}
@@ -129,12 +128,12 @@ func (f *Flavour) InVMs() []string {
 	return nil
 }
 
-// Launch says how ranks are started.
+// Launch states how ranks are started.
 type Launch struct {
-	Ranks, Threads int   // a rank's threads
-	Slots          int   // cores there are for all ranks
+	Ranks, Threads int   // threads per rank
+	Slots          int   // number of cores for all ranks
 	Spread         bool  // neighbouring ranks on different VMs or hosts
-	CPUs           []int // of this host that ranks may use; none: all
+	CPUs           []int // CPUs of this host that ranks may use; none: all
 	Export         []string
 }
 
@@ -199,7 +198,7 @@ func (f Flavour) Kernel(name string, dirs []string) (string, error) {
 	return "", fmt.Errorf("%s is not found in %s: run make", name, strings.Join(dirs, ", "))
 }
 
-// Family is the library whose binary interface f's programs have: Open MPI's or MPICH's.
+// Family returns the library whose binary interface f's programs have: Open MPI's or MPICH's.
 func (f Flavour) Family() launch.Library {
 	if f.Launcher.Library == launch.OpenMPI {
 		return launch.OpenMPI
@@ -207,8 +206,8 @@ func (f Flavour) Family() launch.Library {
 	return launch.MPICH
 }
 
-// Library returns the MPI library that a program is linked with: "Open MPI", "MPICH" (whose
-// interface Intel's and MVAPICH share), or "" for none. A script has that of the Python environment that it is in.
+// Library returns the MPI library that a program is linked with: "Open MPI", "MPICH" (whose interface Intel's and
+// MVAPICH share), or "" for none. For a script it is that of its Python environment.
 func Library(path string) (string, error) {
 	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
 		return "", fmt.Errorf("%s is not a program", path)
@@ -229,7 +228,7 @@ func Library(path string) (string, error) {
 	return libraryOf(libs), err
 }
 
-// libraryOf returns the MPI library that is among shared libraries.
+// libraryOf returns the MPI library among shared libraries.
 func libraryOf(libs []string) string {
 	for _, lib := range libs {
 		switch {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// environment makes a Python environment below programs with a script, and the MPI that came with it.
+// environment makes a Python environment below programs with a script, and its own MPI.
 func environment(t *testing.T, library string) string {
 	t.Helper()
 	venv := filepath.Join(t.TempDir(), "venv")
@@ -27,8 +27,8 @@ func environment(t *testing.T, library string) string {
 	return venv
 }
 
-// A script of a Python environment is built for the MPI that came with it, and that one's launcher is found where PATH
-// has none.
+// TestPythonEnvironment: a script of a Python environment is built for that environment's MPI, whose launcher is
+// found if PATH has none.
 func TestPythonEnvironment(t *testing.T) {
 	venv := environment(t, "libmpi.so.12")
 	if got, err := Library(filepath.Join(venv, "bin/lmp")); got != "MPICH" || err != nil {

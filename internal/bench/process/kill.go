@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KillSession kills every process of a session and waits until they are gone, a second at
-// most: a process in the middle of a system call that cannot be interrupted goes later. An
-// MPI launcher's ranks have process groups of their own, but its session.
+// KillSession kills every process of a session and waits until they have ended, at most a second: a process in an
+// uninterruptible system call ends later. An MPI launcher's ranks have process groups of their own, but its session.
 func KillSession(session int) {
 	deadline := time.Now().Add(time.Second)
 	for pause := time.Millisecond; ; pause *= 2 {
@@ -26,7 +25,7 @@ func KillSession(session int) {
 	}
 }
 
-// members returns the processes of a session that live.
+// members returns the living processes of a session.
 func members(session int) []int {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -47,7 +46,7 @@ func members(session int) []int {
 		if err != nil {
 			continue
 		}
-		// PID (NAME) STATE PPID PGRP SESSION …: the name may hold anything but ends at the last ).
+		// PID (NAME) STATE PPID PGRP SESSION …: the name may contain anything but ends at the last ).
 		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 		if len(fields) < 4 || fields[0][0] == 'Z' || fields[0][0] == 'X' {
 			continue

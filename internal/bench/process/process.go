@@ -1,5 +1,5 @@
-// Package process runs a benchmark's program: bounded in time and output, on given CPUs, and
-// ended with all that it started.
+// Package process runs a benchmark's program: bounded in time and output, on given CPUs, and ended with all processes
+// that it started.
 package process
 
 import (
@@ -15,43 +15,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxOutput is what is kept of each of a program's outputs, in bytes; the rest is dropped.
+// MaxOutput is the number of bytes that are kept of each of a program's outputs; the rest is dropped.
 const MaxOutput = 16 << 20
 
 // Command is a program to run.
 type Command struct {
 	Args    []string
-	Env     []string // NAME=value; of two of a name, the last counts
+	Env     []string // NAME=value; of two values for a name the last counts
 	Dir     string
-	CPUs    []int // that it and its children may use; none: all that the caller may
+	CPUs    []int // CPUs that it and its children may use; none: all that the caller may
 	Timeout time.Duration
 }
 
 // Result is how a program ended.
 type Result struct {
-	Out, Err []byte  // what it printed
+	Out, Err []byte  // its output
 	Cut      bool    // it printed more than MaxOutput
 	Seconds  float64 // wall clock from its start to its end
-	Status   string  // how it ended if it was not well: "exit status 3", "killed after 10m0s"
+	Status   string  // how it failed: "exit status 3", "killed after 10m0s"
 	TimedOut bool
 }
 
-// Run runs a command in a session of its own and waits for its end. When ctx ends or the
-// time is over, and also when it is done, all processes of that session are killed. The
-// error is one of starting it, or ctx's.
+// Run runs a command in a session of its own and waits for its end. When the command has ended, ctx ends or the time
+// is over, all processes of that session are killed. The error is one of starting it, or ctx's.
 func Run(ctx context.Context, c Command) (Result, error) {
 	var out, errs limited
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
 	cmd.Env, cmd.Dir = c.Env, c.Dir
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
-	cmd.WaitDelay = 2 * time.Second // for outputs that something else still holds open
+	cmd.WaitDelay = 2 * time.Second // for outputs that another process still has open
 	var r Result
 	ended := make(chan error, 1)
 	started := make(chan error, 1)
 	var begin time.Time
 	go func() {
-		// The thread's CPUs are its child's; and PDEATHSIG asks for a thread that lives on.
+		// The child inherits the thread's CPUs, and PDEATHSIG requires a thread that lives on.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		restore, err := confine(c.CPUs)
@@ -88,7 +87,7 @@ func Run(ctx context.Context, c Command) (Result, error) {
 		err = ctx.Err()
 	}
 	r.Seconds = time.Since(begin).Seconds()
-	KillSession(session) // what it left behind would disturb the next repetition
+	KillSession(session) // remaining processes would disturb the next repetition
 	r.Out, r.Err, r.Cut = out.kept.Bytes(), errs.kept.Bytes(), out.cut || errs.cut
 	if ctx.Err() != nil {
 		return r, ctx.Err()
@@ -101,7 +100,7 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	return r, nil
 }
 
-// confine puts the calling thread onto CPUs and returns what takes that back.
+// confine puts the calling thread onto CPUs and returns a function that reverts it.
 func confine(cpus []int) (func(), error) {
 	if len(cpus) == 0 {
 		return func() {}, nil
@@ -134,7 +133,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.kept.Write(p)
 }
 
-// Limited returns a writer that keeps what is written to it, up to MaxOutput, and how to read it.
+// Limited returns a writer that keeps the written bytes, up to MaxOutput, and a function that returns them.
 func Limited() (w io.Writer, text func() []byte) {
 	l := &limited{}
 	return l, l.kept.Bytes

@@ -27,7 +27,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What a hanging program started is killed with it, though it left the process group.
+// TestHang: processes that a hanging program started are killed with it, although they left the process group.
 func TestHang(t *testing.T) {
 	c := sh("set -m; sleep 1000 & echo $!; wait")
 	c.Timeout = 300 * time.Millisecond

@@ -13,21 +13,21 @@ import (
 	"syscall"
 )
 
-// The files of a run's folder.
+// The files of a run's directory.
 const (
 	RunFile     = "run.json"
 	SamplesFile = "samples.jsonl"
 )
 
-// Bounds of what is read: a folder may come from anybody.
+// Bounds of the input: a directory may come from anybody.
 const (
-	maxRunBytes  = 64 << 20 // run.json; a plan and a drawing of a large machine are in it
+	maxRunBytes  = 64 << 20 // run.json; it contains a plan and a drawing of a large machine
 	maxLineBytes = 1 << 20  // a line of samples.jsonl
 	maxSamples   = 5_000_000
 )
 
-// Load reads a run's folder. What is whole in a samples file that was cut short, or damaged
-// in places, is kept; notes say in a line each what was left out.
+// Load reads a run's directory. Of a truncated or damaged samples file the intact lines are kept; notes list the
+// omissions, one line each.
 func Load(dir string) (run *Run, samples []Sample, notes []string, err error) {
 	if run, err = LoadRun(dir); err != nil {
 		return nil, nil, nil, err
@@ -45,7 +45,7 @@ func Load(dir string) (run *Run, samples []Sample, notes []string, err error) {
 	return run, samples, notes, err
 }
 
-// LoadRun reads run.json of a run's folder.
+// LoadRun reads run.json of a run's directory.
 func LoadRun(dir string) (*Run, error) {
 	path := filepath.Join(dir, RunFile)
 	f, err := open(path)
@@ -70,7 +70,7 @@ func LoadRun(dir string) (*Run, error) {
 	return run, nil
 }
 
-// open opens a plain file: a pipe in its place would be waited for forever.
+// open opens a regular file: a pipe could block forever.
 func open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -87,8 +87,8 @@ func open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// ParseRun reads the text of a run.json and checks what readers rest on: the version, and
-// that variants and cases have names of their own.
+// ParseRun parses the text of a run.json and checks what readers rely on: the version, and that variants and cases
+// have unique names.
 func ParseRun(text []byte) (*Run, error) {
 	var r Run
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -119,9 +119,8 @@ func ParseRun(text []byte) (*Run, error) {
 	return &r, nil
 }
 
-// ReadSamples reads the lines of a samples file; name stands for it in notes and errors. A
-// line that is not a sample is left out with a note (ten of them at most), a last line that has
-// no end too.
+// ReadSamples reads the lines of a samples file; name is used in notes and errors. A line that is not a sample, and
+// an incomplete last line, are omitted with a note (at most ten).
 func ReadSamples(name string, in io.Reader) (samples []Sample, notes []string, err error) {
 	r := bufio.NewReaderSize(in, 64<<10)
 	bad := 0
@@ -161,7 +160,7 @@ func ReadSamples(name string, in io.Reader) (samples []Sample, notes []string, e
 	return samples, notes, nil
 }
 
-// readLine returns the next line without its end; whole is false at the end of the file.
+// readLine returns the next line without its newline; whole is false at the end of the file.
 func readLine(r *bufio.Reader) (line []byte, whole, tooLong bool, err error) {
 	for {
 		part, err := r.ReadSlice('\n')

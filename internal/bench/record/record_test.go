@@ -22,7 +22,7 @@ func TestFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a crash leaves: damage in the middle, and half a line at the end.
+	// The remains of a crash: damage in the middle, and half a line at the end.
 	text := string(lines) + "\x00\x00\n{\"case\":\"\"}\n" + string(lines[:30])
 	if err := os.WriteFile(filepath.Join(dir, SamplesFile), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func FuzzParseRun(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) { ParseRun(text) })
 }
 
-// A run as `nearmetal bench run osu/latency` wrote it, natively and in two emulated VMs.
+// TestRealRun reads a run of `nearmetal bench run osu/latency`, natively and in two emulated VMs.
 func TestRealRun(t *testing.T) {
 	run, samples, notes, err := Load("testdata/latency")
 	if err != nil || len(notes) > 0 || len(run.Variants) != 2 || len(samples) < 60 {

@@ -10,7 +10,7 @@ import (
 	"nearmetal/internal/wholefile"
 )
 
-// SaveRun writes run.json of a folder, all of it or nothing.
+// SaveRun atomically writes run.json of a directory.
 func SaveRun(dir string, r *Run) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

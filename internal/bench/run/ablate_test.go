@@ -10,15 +10,15 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// ablatable are two VMs on a host of eight NUMA nodes with two InfiniBand cards, each larger
-// than a node, tuned in every way.
+// ablatable describes two VMs on a host of eight NUMA nodes with two InfiniBand cards, each larger than a node, with
+// all tuning.
 const ablatable = `version: 1
 accel: kvm
 vms: [{count: 2, vcpus: 24, memory: 48GiB, devices: [{type: vf, class: infiniband}]}]
 placement: {pages: 1GiB}
 `
 
-// Each switch that --ablate takes away changes the plan of the VMs as it says, and that alone.
+// TestAblatedPlans: each switch that --ablate turns off has its own effect on the VMs' plan, and no other.
 func TestAblatedPlans(t *testing.T) {
 	host, err := topology.Open("../../../test/topology/epyc-nps4.machine")
 	if err != nil {
@@ -36,7 +36,7 @@ func TestAblatedPlans(t *testing.T) {
 	labels := []string{"VM.48.96.IB.VF", "VM.48.96.IB.VF.no-hugepages", "VM.48.96.IB.VF.no-pinning", "VM.48.96.IB.VF.no-vnuma",
 		"VM.48.96.IB.VF.no-locality", "VM.48.96.IB.VF.no-region", "VM.48.96.no-vf",
 		"VM.48.96.IB.VF.no-region-pinning", "VM.48.96.IB.VF.untuned"}
-	// What a plan has of each switch.
+	// The effect of each switch on a plan.
 	has := map[string]func(p *plan.Plan) bool{
 		"hugepages": func(p *plan.Plan) bool { return p.VMs[0].Nodes[0].PageBytes == 1<<30 },
 		"pinning":   func(p *plan.Plan) bool { return len(p.VMs[0].Pins) == 24 && len(p.VMs[0].Pins[0]) == 1 },
@@ -44,7 +44,7 @@ func TestAblatedPlans(t *testing.T) {
 		"region":    func(p *plan.Plan) bool { return p.Region != nil },
 		"vf":        func(p *plan.Plan) bool { return len(p.VMs[0].Devices) == 1 && len(p.VMs[1].Devices) == 1 },
 	}
-	nodes := 0 // of a VM with everything
+	nodes := 0 // number of nodes of a VM with everything
 	for i, v := range list {
 		if v.Label != labels[i] {
 			t.Errorf("%s, want %s", v.Label, labels[i])

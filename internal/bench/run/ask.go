@@ -19,19 +19,19 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// Options are what a user asks of a run by the flags of nearmetal bench run, whose names its errors have.
+// Options are a user's request, by the flags of nearmetal bench run, which errors name.
 type Options struct {
 	Variants          []string // "native" and "vm"
-	VariantsChosen    bool     // by the user; else they are the default
-	Cores             []int    // of native variants besides
+	VariantsChosen    bool     // by the user; otherwise they are the default
+	Cores             []int    // of additional native variants
 	Ablate            []string // as in Wish
 	MPI               []string // names or paths of launchers; none: the first library found
 	Label, Kind       string   // of a VM that nearmetal did not make; "": none
-	InJobs            bool     // it runs in Slurm's jobs
+	InJobs            bool     // it runs in Slurm jobs
 	Repetitions       int      // 0: the default
 	RepetitionsChosen bool
 	Warmup            int
-	Time              time.Duration // that the run may take; 0: unbounded
+	Time              time.Duration // time limit of the run; 0: unlimited
 	Quick             bool
 	Paper             string
 	Set               []string // PARAMETER=VALUE[,VALUE...]
@@ -41,17 +41,17 @@ type Options struct {
 	Traffic           bool
 
 	KernelDirs  []string // of nearmetal's own programs
-	ProviderDir string   // of its libfabric provider; "": there is none
+	ProviderDir string   // of its libfabric provider; "": none
 	Version     string   // of nearmetal
-	Command     []string // as the user typed it
+	Command     []string // as typed by the user
 
 	// VMs returns the cluster file of the VMs, defaults filled in. A run without VMs does not call it.
 	VMs func() (*spec.Cluster, error)
-	// PlanHosts asks the hosts of a cluster file what they are, and plans the VMs on them.
+	// PlanHosts queries the topologies of a cluster file's hosts, and plans the VMs on them.
 	PlanHosts func(*spec.Cluster) (*plan.Plan, []topology.Host, error)
 }
 
-// UsageError says that options contradict each other or are out of range.
+// UsageError reports that options contradict each other or are out of range.
 type UsageError struct{ error }
 
 func (e *UsageError) Unwrap() error { return e.error }
@@ -61,8 +61,8 @@ func usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(fo
 // maxRepetitions bounds repetitions and warm-ups of a point.
 const maxRepetitions = 1000
 
-// New returns the request that options ask for, without its suites, the record of its run, and a line for the user; "": none.
-// Options that make no sense are a UsageError.
+// New returns the request for options, without its suites, the record of its run, and a line for the user; "": none.
+// Invalid options are a UsageError.
 func New(ctx context.Context, o Options) (q Request, r *record.Run, notice string, err error) {
 	if err := o.foreign(); err != nil {
 		return q, nil, "", err
@@ -116,7 +116,7 @@ func New(ctx context.Context, o Options) (q Request, r *record.Run, notice strin
 	if o.Kind != "" {
 		profile = check.Guest
 	}
-	if len(sshHosts) == 0 { // of the hosts that ssh reaches it is not known
+	if len(sshHosts) == 0 { // for hosts reached by ssh it is not known
 		r.Checks = checks(ctx, profile)
 	}
 	for i := range q.Variants {
@@ -128,8 +128,8 @@ func New(ctx context.Context, o Options) (q Request, r *record.Run, notice strin
 	return q, r, notice, nil
 }
 
-// foreign checks the options of a run inside a VM that nearmetal did not make, whose only variant is this machine, and sets
-// that.
+// foreign checks the options of a run inside a VM that nearmetal did not make, and sets this machine as the only
+// variant.
 func (o *Options) foreign() error {
 	switch {
 	case o.Kind == "" && o.Label == "":
@@ -147,7 +147,7 @@ func (o *Options) foreign() error {
 	return nil
 }
 
-// repetitions returns how many there are of each point, after a check of all that bounds a run's length.
+// repetitions returns the number per point, after checking all options that bound a run's duration.
 func (o *Options) repetitions(decide bool) (int, error) {
 	n := o.Repetitions
 	if n == 0 {
@@ -169,7 +169,8 @@ func (o *Options) repetitions(decide bool) (int, error) {
 	return n, nil
 }
 
-// machines adds the VMs to a wish. It returns a line for the user, and the names of hosts that ssh reaches and that have VMs.
+// machines adds the VMs to a wish. It returns a line for the user, and the names of hosts that ssh reaches and that
+// have VMs.
 func (o *Options) machines(w *Wish) (notice string, sshHosts []string, err error) {
 	if w.Spec, err = o.VMs(); err != nil {
 		return "", nil, err
@@ -195,11 +196,11 @@ func (o *Options) machines(w *Wish) (notice string, sshHosts []string, err error
 	if w.Emulated = accel == host.TCG; w.Emulated && why != "" {
 		notice = why + ": they are marked, and no ratio is made of them"
 	}
-	w.Spec.Accel = string(accel) // it need not be found out, and reported, at each boot
+	w.Spec.Accel = string(accel) // it need not be detected, and reported, at each boot
 	return notice, nil, nil
 }
 
-// overHosts adds hosts that ssh reaches, as their VMs are planned, to a wish. Nothing is said then of this machine: the
+// overHosts adds hosts that ssh reaches, with their planned VMs, to a wish. This machine is then not described: the
 // record's host is the first of them. It returns a line for the user and the names of the hosts that have VMs.
 func (w *Wish) overHosts(p *plan.Plan, hosts []topology.Host) (string, []string, error) {
 	type share struct {
@@ -239,7 +240,7 @@ func (w *Wish) overHosts(p *plan.Plan, hosts []topology.Host) (string, []string,
 	return "", names, nil
 }
 
-// inForeignVM makes a native variant of this machine into the VM, called label, that the machine is.
+// inForeignVM turns a native variant of this machine into the VM, called label, that the machine is.
 func (v *Variant) inForeignVM(label string, r *record.Run) {
 	v.Label, v.Kind, v.Foreign = strings.Replace(v.Label, "native."+strconv.Itoa(v.Cores), label, 1), "vm", true
 	v.Host, v.Checks, v.KeptBack = &r.Host, r.Checks, 0
@@ -247,7 +248,7 @@ func (v *Variant) inForeignVM(label string, r *record.Run) {
 	v.Baseline = ""
 }
 
-// checks returns the host's state by nearmetal check as JSON, nil where there is none.
+// checks returns the host's state by nearmetal check as JSON, or nil.
 func checks(ctx context.Context, profile check.Profile) json.RawMessage {
 	rep, err := check.Run(ctx, check.Options{Profile: profile})
 	if err != nil {
@@ -260,7 +261,7 @@ func checks(ctx context.Context, profile check.Profile) json.RawMessage {
 	return text
 }
 
-// flavours returns the MPI libraries of these names, or the first that is found where there are no names.
+// flavours returns the MPI libraries with these names, or without names the first one that is found.
 func flavours(ctx context.Context, names []string, providerDir string) ([]mpi.Flavour, error) {
 	if len(names) == 0 {
 		for _, name := range []string{"openmpi", "mpich"} {
@@ -281,7 +282,7 @@ func flavours(ctx context.Context, names []string, providerDir string) ([]mpi.Fl
 	return out, nil
 }
 
-// settings reads the values of --set.
+// settings parses the values of --set.
 func settings(list []string) (map[string][]string, error) {
 	out := map[string][]string{}
 	for _, s := range list {

@@ -14,7 +14,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// Options become a request and its record; this machine is the only one that is asked.
+// TestNew: options become a request and its record; only this machine is described.
 func TestNew(t *testing.T) {
 	q, r, notice, err := New(context.Background(), Options{
 		Variants: []string{"native"}, Quick: true, Warmup: 1, Set: []string{"size=8,16", "latency.class=S"}, PeakPerCore: 2,
@@ -34,7 +34,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// A VM that nearmetal did not make is the only variant, with this machine's facts and checks.
+// TestNewForeign: a VM that nearmetal did not make is the only variant, with this machine's description and checks.
 func TestNewForeign(t *testing.T) {
 	q, r, _, err := New(context.Background(), Options{Variants: []string{"native", "vm"}, Label: "EC2.large", Kind: "vm"})
 	if err != nil || len(q.Variants) != 1 {
@@ -49,7 +49,7 @@ func TestNewForeign(t *testing.T) {
 	}
 }
 
-// Options that make no sense are wrong usage, each with the flag that is at fault.
+// TestNewWrong: invalid options are a usage error, each with the faulty flag.
 func TestNewWrong(t *testing.T) {
 	native := []string{"native"}
 	hosts := func() (*spec.Cluster, error) {
@@ -84,7 +84,8 @@ func TestNewWrong(t *testing.T) {
 	}
 }
 
-// VMs on hosts that ssh reaches: the record has the first host that has VMs, and all of them have the same share.
+// TestOverHosts: with VMs on hosts reached by ssh the record has the first host with VMs, and all of them have the
+// same share.
 func TestOverHosts(t *testing.T) {
 	hosts := []topology.Host{{Name: "idle"}, {Name: "a", Model: "x", CPUs: threads(8)}, {Name: "b", CPUs: threads(6)}}
 	vm := func(host string) plan.VM { return plan.VM{Host: host, VCPUs: 3, MemoryBytes: 1 << 30} }

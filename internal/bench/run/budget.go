@@ -15,25 +15,28 @@ import (
 	"nearmetal/internal/words"
 )
 
-// A run with a time does three things. It runs each point once, the smallest size of each experiment first, which says
-// what it costs. It takes the largest sizes that the time can repeat often enough, leaves out what it cannot, and says
-// so. Then it repeats the rest, and spends what is left where intervals are widest.
+// A run with a time limit has three phases. First it runs each point once, beginning with the smallest size of each
+// experiment, to measure its cost. Then it selects the largest sizes that can be repeated often enough in the time,
+// omits the others, and reports that. Finally it repeats the selected ones, and spends the remaining time where
+// intervals are widest.
 
-// slot is a point of an experiment with what one repetition of all its variants costs.
+// slot is a point of an experiment with the cost of one repetition of all its variants.
 type slot struct {
 	exp, point int
 	cost       float64 // s
 }
 
 const (
-	tryShare    = 1. / 3 // of the time is for trying the points once, at most
-	stepShare   = 1. / 4 // of the time is for one preparation, at most
-	grows       = 2      // times that a size takes of the next smaller one, at least: it is not tried where that is too much
-	narrow      = 0.005  // half an interval over its median, from which on repetitions are not worth their time
+	tryShare  = 1. / 3 // maximum fraction of the time for the first phase
+	stepShare = 1. / 4 // maximum fraction of the time for one preparation
+	// Least factor between the costs of a size and the next smaller one: a size that would then be too expensive is
+	// skipped.
+	grows       = 2
+	narrow      = 0.005 // half width of an interval over its median below which repetitions are not worth their time
 	mostRepeats = 1000
 )
 
-// timed carries a run out that has a time.
+// timed executes a run with a time limit.
 func (r *runner) timed(ctx context.Context) error {
 	budget := r.request.Time.Seconds()
 	if err := r.try(ctx, budget); err != nil {
@@ -84,7 +87,7 @@ func (r *runner) timed(ctx context.Context) error {
 	}
 }
 
-// next carries a step out, if it is not over, and shows how much time is left.
+// next executes a step, if it is not over, and reports the remaining time.
 func (r *runner) next(ctx context.Context, s step, budget float64) error {
 	if r.folder.over[s.key()] {
 		return nil
@@ -99,8 +102,8 @@ func (r *runner) next(ctx context.Context, s step, budget float64) error {
 	return r.one(ctx, s)
 }
 
-// severalVMs reports whether VMs of several variants take turns in being up, so that a point alone cannot be repeated
-// without booting them.
+// severalVMs reports whether VMs of several variants have to be up alternately, so that a single point cannot be
+// repeated without booting them.
 func (r *runner) severalVMs() bool {
 	n := 0
 	for _, v := range r.request.Variants {
@@ -111,19 +114,19 @@ func (r *runner) severalVMs() bool {
 	return n > 1
 }
 
-// try runs every point once as a warm-up: of each experiment the smallest size first, and a larger one if the time may
-// hold it. The experiments take turns, so that one whose points are dear does not keep the others from being tried. No
-// more than a third of the time goes into it.
+// try runs every point once as a warm-up: of each experiment the smallest size first, and a larger one if it may fit
+// into the time. The experiments alternate, so that expensive ones do not keep others from being tried. It uses at
+// most a third of the time.
 func (r *runner) try(ctx context.Context, budget float64) error {
-	// What takes longer cannot be repeated by all variants.
+	// A longer step cannot be repeated by all variants.
 	r.bound = time.Duration(budget * (1 - tryShare) / float64(r.request.Repetitions*len(r.request.Variants)) * float64(time.Second))
 	r.ahead = time.Duration(budget * stepShare * float64(time.Second))
 	defer func() { r.bound, r.ahead = 0, 0 }()
-	begun := false // a run that goes on and has begun to measure tries nothing more
+	begun := false // a resumed run that has begun to measure tries nothing more
 	for key := range r.folder.over {
 		begun = begun || !strings.HasSuffix(key, "/-1")
 	}
-	dear := map[int]bool{} // experiments of which a point took too long: their other points are tried at the end
+	dear := map[int]bool{} // experiments with a point that exceeded its bound: their other points are tried at the end
 	var late []step
 	pass := func(steps []step, last bool) error {
 		for _, s := range steps {
@@ -143,7 +146,8 @@ func (r *runner) try(ctx context.Context, budget float64) error {
 					return err
 				}
 				if r.exps[s.exp].size > 0 || r.folder.late[s.key()] {
-					r.failed = r.failed[:failed] // a size that nobody asked for, or one that is not reached: no failure
+					// A size that nobody requested, or that cannot be completed, is not a failure.
+					r.failed = r.failed[:failed]
 				}
 			}
 			dear[s.exp] = dear[s.exp] || r.folder.late[s.key()]
@@ -161,7 +165,7 @@ func (r *runner) try(ctx context.Context, budget float64) error {
 				slots = append(slots, slot{exp: r.groups[g][at[g]], point: p})
 			}
 		}
-		slices.SortStableFunc(slots, func(a, b slot) int { // those that share VMs beside each other
+		slices.SortStableFunc(slots, func(a, b slot) int { // slots that share VMs are adjacent
 			return cmp.Or(a.point-b.point, cmp.Compare(r.exps[b.exp].def.Launch, r.exps[a.exp].def.Launch))
 		})
 		if err := pass(r.rounds(slots, -1, 1), false); err != nil {
@@ -179,7 +183,7 @@ func (r *runner) try(ctx context.Context, budget float64) error {
 	return pass(late, true)
 }
 
-// half reports whether a variant before this one was tried at a point, which is then tried to its end.
+// half reports whether an earlier variant was tried at a point, which is then completed.
 func (r *runner) half(s step) bool {
 	for v := range s.variant {
 		if !r.severalVMs() && r.folder.over[step{s.exp, s.point, v, s.rep}.key()] {
@@ -199,8 +203,8 @@ func (r *runner) beyond(s step) bool {
 	return false
 }
 
-// mayGrow reports whether a larger size of an experiment is worth a try: it takes twice as long at least, and has to be
-// repeated beside the others.
+// mayGrow reports whether a larger size of an experiment is worth a try: it lasts at least twice as long, and has to
+// be repeated with the others.
 func (r *runner) mayGrow(g, size int, budget float64) bool {
 	_, untried, _, cost := r.costs(r.groups[g][size])
 	if len(untried) > 0 {
@@ -221,8 +225,8 @@ func (r *runner) mayGrow(g, size int, budget float64) bool {
 	return float64(r.request.Repetitions)*(grows*cost+others) <= budget*(1-tryShare)
 }
 
-// costs returns what the points of an experiment cost that were tried to their end, those that were not, those that
-// failed, and what one repetition of all takes in s; NaN: one was not tried or has no result.
+// costs returns the points of an experiment that were tried to their end, with their costs, those that were not,
+// those that failed, and the duration of one repetition of all in s; NaN: a point is untried or has no result.
 func (r *runner) costs(e int) (slots, untried, failed []slot, all float64) {
 	for p := range r.exps[e].points {
 		s, whole, bad := slot{exp: e, point: p}, true, false
@@ -260,7 +264,8 @@ func (r *runner) untouched(e int) bool {
 	return true
 }
 
-// begun returns the experiment of a group as asked for, or where no step of that is over at its smallest size.
+// begun returns the requested experiment of a group, or the one at the smallest size if none of the former's steps is
+// over.
 func (r *runner) begun(sizes []int) int {
 	if r.untouched(sizes[0]) {
 		return sizes[len(sizes)-1]
@@ -268,8 +273,8 @@ func (r *runner) begun(sizes []int) int {
 	return sizes[0]
 }
 
-// settled returns the points of each experiment at the size that it is measured at, those that were not tried, those
-// that failed, and what is smaller than asked for. The record has the cases of those sizes then.
+// settled returns the points of each experiment at the selected size, the untried ones, the failed ones, and the
+// sizes that are smaller than requested. Afterwards the record has the cases of the selected sizes.
 func (r *runner) settled(seconds float64) (slots, untried, failed []slot, smaller []string) {
 	costs := make([][]float64, len(r.groups))
 	for g, sizes := range r.groups {
@@ -279,7 +284,9 @@ func (r *runner) settled(seconds float64) (slots, untried, failed []slot, smalle
 			costs[g] = append(costs[g], c)
 			known = known || !math.IsNaN(c)
 		}
-		if !known { // no size was tried to its end, but some points of one were: no other's larger size takes their place
+		// No size was tried to its end, but some points of one were: no larger size of another experiment replaces
+		// them.
+		if !known {
 			tried, _, _, _ := r.costs(r.begun(sizes))
 			for _, s := range tried {
 				if need := s.cost * float64(r.request.Repetitions); need <= seconds {
@@ -308,7 +315,7 @@ func (r *runner) settled(seconds float64) (slots, untried, failed []slot, smalle
 	return slots, untried, failed, smaller
 }
 
-// choose takes the points that can be repeated n times in the seconds that are there, the cheapest first.
+// choose selects the points that can be repeated n times in the available seconds, the cheapest first.
 func choose(slots []slot, n int, seconds float64) (taken, left []slot) {
 	sorted := slices.Clone(slots)
 	sort.SliceStable(sorted, func(i, j int) bool { return sorted[i].cost < sorted[j].cost })
@@ -330,7 +337,7 @@ func choose(slots []slot, n int, seconds float64) (taken, left []slot) {
 	return taken, left
 }
 
-// sayReach says before the measurement what it will and what it will not reach, and keeps the latter in the record.
+// sayReach reports before the measurement what it will and will not reach, and stores the latter in the record.
 func (r *runner) sayReach(taken, left, failed []slot, smaller []string, seconds float64) {
 	need := 0.
 	for _, s := range taken {
@@ -367,7 +374,7 @@ func (r *runner) sayReach(taken, left, failed []slot, smaller []string, seconds 
 	}
 }
 
-// unreached names a point with what it costs, if that is known.
+// unreached names a point with its cost, if known.
 func unreached(x *experiment, p point, cost float64) string {
 	text := x.names[0]
 	if p := p.String(); p != "" {
@@ -379,7 +386,7 @@ func unreached(x *experiment, p point, cost float64) string {
 	return text
 }
 
-// pointsTogether lists points of an experiment, without what all of them have alike.
+// pointsTogether lists points of an experiment, without the parameters that all of them share.
 func pointsTogether(list []point) string {
 	var parts []string
 	for _, p := range list {
@@ -397,8 +404,8 @@ func pointsTogether(list []point) string {
 	return strings.Join(parts, "; ")
 }
 
-// rounds are n repetitions of points from one on: each point's variants in turns, or where VMs of several variants
-// cannot be up at once every variant with all points.
+// rounds returns n repetitions of points from one on: alternating between each point's variants, or if VMs of several
+// variants cannot be up at once, every variant with all points.
 func (r *runner) rounds(slots []slot, from, n int) []step {
 	var out []step
 	add := func(s slot, v, rep int) {
@@ -426,8 +433,8 @@ func (r *runner) rounds(slots []slot, from, n int) []step {
 	return out
 }
 
-// widest returns the points to repeat next: that with the widest interval, or all where VMs have to boot for it. nil:
-// the time is over, or nothing is gained by more.
+// widest returns the points to repeat next: the one with the widest interval, or all if VMs have to boot for it. nil:
+// the time is over, or more repetitions gain nothing.
 func (r *runner) widest(taken []slot, reps map[[2]int]int, seconds float64) []slot {
 	var best []slot
 	width, whole := narrow, 0.
@@ -446,8 +453,8 @@ func (r *runner) widest(taken []slot, reps map[[2]int]int, seconds float64) []sl
 	return taken
 }
 
-// width is how wide a point's intervals are: half of one over its median, of the widest variant; of a program that
-// prints many values the typical one.
+// width returns how wide a point's intervals are: half of one over its median, of the widest variant; for a program
+// that prints many values the typical one.
 func (r *runner) width(s slot) float64 {
 	widest := 0.
 	for v := range r.request.Variants {
@@ -461,14 +468,14 @@ func (r *runner) width(s slot) float64 {
 				list = append(list, w)
 			}
 		}
-		if len(list) > 0 && !r.request.Variants[v].Emulated { // times of emulated VMs are worth no time
+		if len(list) > 0 && !r.request.Variants[v].Emulated { // times of emulated VMs are not worth the time
 			widest = max(widest, stats.Median(list))
 		}
 	}
 	return widest
 }
 
-// keep remembers a value of a point for its interval.
+// keep stores a value of a point for its interval.
 func (r *runner) keep(s step, at string, value float64) {
 	if r.request.Time == 0 || s.rep < 0 {
 		return
@@ -483,7 +490,7 @@ func (r *runner) keep(s step, at string, value float64) {
 	r.values[key][at] = append(r.values[key][at], value)
 }
 
-// remember takes up what a run that was cut short had spent.
+// remember adds the time that an interrupted run had spent.
 func (r *runner) remember() {
 	for key, took := range r.folder.took {
 		var s step
@@ -493,7 +500,7 @@ func (r *runner) remember() {
 	}
 }
 
-// recall takes up what a run that was cut short had measured of the points that it repeats.
+// recall loads the values that an interrupted run had measured of the points that it repeats.
 func (r *runner) recall(taken []slot) error {
 	samples, err := r.measuredSoFar()
 	if err != nil {
@@ -507,7 +514,7 @@ func (r *runner) recall(taken []slot) error {
 	return nil
 }
 
-// stepOf returns the step that a sample is of, among the points that are repeated.
+// stepOf returns a sample's step, among the points that are repeated.
 func (r *runner) stepOf(taken []slot, s *record.Sample) (step, bool) {
 	v := slices.IndexFunc(r.request.Variants, func(v Variant) bool { return v.Label == s.Variant })
 points:

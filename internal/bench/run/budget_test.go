@@ -15,7 +15,7 @@ import (
 	"nearmetal/internal/bench/suite"
 )
 
-// The cheapest points are taken, as many as the time holds.
+// TestChoose: the cheapest points are selected, as many as fit into the time.
 func TestChoose(t *testing.T) {
 	slots := []slot{{0, 0, 10}, {0, 1, 100}, {1, 0, 1}, {1, 1, 30}}
 	for _, c := range []struct {
@@ -34,7 +34,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// More repetitions go to the point whose interval is widest, as long as there is time and something to gain.
+// TestWidest: further repetitions are spent on the point whose interval is widest, while time is left and they gain
+// something.
 func TestWidest(t *testing.T) {
 	q := request(t, "echo", "a")
 	r := &runner{request: q}
@@ -55,12 +56,12 @@ func TestWidest(t *testing.T) {
 	}
 }
 
-// Sizes are chosen by what they cost: the cheapest step to a larger one first, as long as all fit.
+// TestSettle: sizes are selected by their cost: the cheapest step to a larger one first, while all fit.
 func TestSettle(t *testing.T) {
 	no := math.NaN()
 	costs := [][]float64{{100, 10, 1}, {40, 5}, {no, 3}, {no, no}, {60, no, 2}}
 	for seconds, want := range map[float64]string{
-		0:    "[2 1 1 -1 2]", // the smallest of each; choose leaves points out
+		0:    "[2 1 1 -1 2]", // the smallest size of each; choose omits points
 		100:  "[1 1 1 -1 2]",
 		275:  "[1 0 1 -1 2]",
 		1000: "[1 0 1 -1 0]",
@@ -72,7 +73,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// sized is a suite of two programs with sizes, and one whose largest size hangs.
+// sizedSuite has two programs with sizes, and one whose largest size hangs.
 const sizedSuite = `version: 1
 suite: t
 experiments:
@@ -89,7 +90,7 @@ experiments:
     output: [{metric: value, unit: s, better: down, kind: bar, match: '(?P<value>x)'}]
 `
 
-// recorded makes a runner whose programs take the seconds that are recorded for their words, on a clock of its own.
+// recorded makes a runner whose programs last as many seconds as recorded for their words, on a clock of its own.
 func recorded(t *testing.T, r *runner, seconds map[string]float64) {
 	t.Helper()
 	clock := time.Unix(0, 0)
@@ -115,14 +116,14 @@ func recorded(t *testing.T, r *runner, seconds map[string]float64) {
 	}
 }
 
-// A run with a time chooses sizes and repetitions, says so before it measures, stays in its time, and goes on where it
-// was cut short with the same choice.
+// TestTimeChoosesSizes: a run with a time limit selects sizes and repetitions, reports them before it measures, stays
+// within its time, and a resumed one makes the same selection.
 func TestTimeChoosesSizes(t *testing.T) {
 	costs := map[string]float64{"80 1": 4000, "80 2": 2000, "40 1": 500, "40 2": 260, "20 1": 60, "20 2": 31, "10 1": 8, "10 2": 4,
 		"D": 900, "C": 50, "A": -1}
 	for _, c := range []struct {
 		time    time.Duration
-		mesh    string // cells that are measured
+		mesh    string // measured cells
 		classes string
 		says    []string
 	}{
@@ -219,8 +220,8 @@ func TestTimeChoosesSizes(t *testing.T) {
 	}
 }
 
-// An experiment whose points take too long keeps no other one from being tried and measured, and has those that are cheap
-// measured, too.
+// TestTimeTakesTurns: an experiment with points over the bound does not keep others from being tried and measured,
+// and its own cheap points are also measured.
 func TestTimeTakesTurns(t *testing.T) {
 	s, err := suite.Parse("t.yaml", []byte(`version: 1
 suite: t
@@ -292,7 +293,7 @@ experiments:
 	}
 }
 
-// What a user sets is not a size to choose, and jobs have one size.
+// TestSizesAsked: sizes that a user sets are not selected, and jobs have one size.
 func TestSizesAsked(t *testing.T) {
 	s, err := suite.Parse("t.yaml", []byte(sizedSuite))
 	if err != nil {
@@ -321,7 +322,8 @@ func TestSizesAsked(t *testing.T) {
 	}
 }
 
-// A run with a time says what it will not reach, repeats the rest more often than it must, and can be cut short.
+// TestTimed: a run with a time limit reports what it will not reach, repeats the rest more often than required, and
+// can be interrupted.
 func TestTimed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

@@ -12,14 +12,14 @@ import (
 	"nearmetal/internal/launch"
 )
 
-// channelsLog makes each rank over nearmetal's provider say at its end which channels it used,
-// and nothing else (docs/mpi-troubleshooting.md).
+// channelsLog makes each rank over nearmetal's provider log at its end only the channels that it used
+// (docs/mpi-troubleshooting.md).
 var channelsLog = []string{"FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=ep_ctrl"}
 
-// channelsLine is what it says: peers in its own VM, in others, and over the network.
+// channelsLine matches that line: peers in its own VM, in others, and over the network.
 var channelsLine = regexp.MustCompile(`channels used: (\d{1,9}) ranks of this VM, [^;\n]*; (\d{1,9}) ranks of other VMs, [^;\n]*; (\d{1,9}) ranks over the core provider`)
 
-// channelsOf adds up what the ranks of a job said in its errors; nil if none said anything.
+// channelsOf adds up the channels in the error output of a job's ranks; nil if none is reported.
 func channelsOf(errs []byte) *record.Channels {
 	var c *record.Channels
 	for _, m := range channelsLine.FindAllSubmatch(errs, -1) {
@@ -28,18 +28,18 @@ func channelsOf(errs []byte) *record.Channels {
 		}
 		c.Ranks++
 		for i, n := range []*int{&c.SameVM, &c.OtherVMs, &c.Network} {
-			v, _ := strconv.Atoi(string(m[i+1])) // it is digits
+			v, _ := strconv.Atoi(string(m[i+1])) // only digits
 			*n += v
 		}
 	}
 	return c
 }
 
-// overProvider reports whether a variant's messages have to go over nearmetal's provider.
+// overProvider reports whether a variant's messages must be sent over nearmetal's provider.
 func (v *Variant) overProvider() bool { return strings.HasSuffix(v.MPI.Name, "ivshmem") }
 
-// noteChannels keeps the channels that an MPI program's ranks reported. A variant that is to
-// run over the provider, and has not, has given no result.
+// noteChannels records the channels reported by an MPI program's ranks. It fails for a variant that should use the
+// provider and has not.
 func (r *runner) noteChannels(x *experiment, v *Variant, errs []byte) error {
 	if x.def.Launch != "mpi" {
 		return nil
@@ -61,8 +61,8 @@ func (r *runner) noteChannels(x *experiment, v *Variant, errs []byte) error {
 	return nil
 }
 
-// natively returns the environment of a program on this host: the caller's with variables over
-// it, without those by which `eval $(nearmetal env)` sends ranks into VMs.
+// natively returns the environment of a program on this host: the caller's, overridden by over, without the variables
+// by which `eval $(nearmetal env)` sends ranks into VMs.
 func natively(over []string) []string {
 	environ := os.Environ()
 	ours := launch.Ours(environ)

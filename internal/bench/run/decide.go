@@ -16,12 +16,12 @@ import (
 	"nearmetal/internal/words"
 )
 
-// mostRepeating bounds what repetitions after the first look of a run may take together. A --time of the user's has its own
-// way to spend what is left (budget.go).
+// mostRepeating bounds the total duration of repetitions after the first look of a run. A --time of the user spends
+// the remaining time in its own way (budget.go).
 const mostRepeating = time.Hour
 
-// Comparable reports whether two of the variants or more can be compared: emulated VMs and those that nearmetal did not make
-// have no verdict.
+// Comparable reports whether at least two of the variants can be compared: emulated VMs and those that nearmetal did
+// not make have no verdict.
 func Comparable(list []Variant) bool {
 	n := 0
 	for i := range list {
@@ -37,8 +37,9 @@ func (v *Variant) judged() bool { return !v.Emulated && !v.Foreign }
 // valueAt is a value among those of one repetition.
 type valueAt struct{ name, point string }
 
-// coresPingPong returns what times a cache line between this host's first two CPUs, in us, before and after each repetition,
-// for some ms. It returns 0 where that cannot be: with one CPU, or where the variants run on other hosts.
+// coresPingPong returns a function that measures a cache line between this host's first two CPUs, in us, before and
+// after each repetition, for some ms. It returns 0 if that is not possible: with one CPU, or if the variants run on
+// other hosts.
 func coresPingPong(list []Variant) func() float64 {
 	none := func() float64 { return 0 }
 	for i := range list {
@@ -68,7 +69,7 @@ func coresPingPong(list []Variant) func() float64 {
 	}
 }
 
-// compare remembers a value for the verdicts of its point.
+// compare stores a value for the verdicts of its point.
 func (r *runner) compare(s step, sample *record.Sample) {
 	if !r.request.Decide || s.rep < 0 {
 		return
@@ -84,7 +85,7 @@ func (r *runner) compare(s step, sample *record.Sample) {
 	r.compared[key][at] = append(r.compared[key][at], verdict.Value{Rep: s.rep, Value: sample.Value, PingPong: sample.PingPong, Moved: sample.Moved})
 }
 
-// slots are all points of the run.
+// slots returns all points of the run.
 func (r *runner) slots() []slot {
 	var out []slot
 	for e := range r.exps {
@@ -95,7 +96,7 @@ func (r *runner) slots() []slot {
 	return out
 }
 
-// recallDecided takes up the values that a run which was cut short had measured.
+// recallDecided loads the values that an interrupted run had measured.
 func (r *runner) recallDecided() error {
 	if !r.request.Decide {
 		return nil
@@ -126,8 +127,8 @@ func (r *runner) measuredSoFar() ([]record.Sample, error) {
 	return samples, err
 }
 
-// decide repeats the points that are undecided until they are decided, or to the last look, or for mostRepeating. A look
-// counts the repetitions up to it alone, so that a run that goes on decides as one that was never cut short.
+// decide repeats the undecided points until they are decided, or to the last look, or for mostRepeating. A look
+// counts only the repetitions up to it, so that a resumed run decides like an uninterrupted one.
 func (r *runner) decide(ctx context.Context) error {
 	for look := 0; look < len(verdict.Looks); look++ {
 		open, text := r.undecided(look)
@@ -140,7 +141,7 @@ func (r *runner) decide(ctx context.Context) error {
 			return nil
 		}
 		var steps []step
-		for len(open) > 0 { // those of experiments with as many repetitions together
+		for len(open) > 0 { // of experiments with the same number of repetitions
 			n := r.after(open[0].exp, look)
 			same := func(s slot) bool { return r.after(s.exp, look) == n }
 			var slots []slot
@@ -188,13 +189,13 @@ func (r *runner) remaining(steps []step) []step {
 	return out
 }
 
-// after returns how many repetitions an experiment's points have at a look, from 0.
+// after returns the number of repetitions of an experiment's points at a look, from 0.
 func (r *runner) after(exp, look int) int {
 	n, _ := r.repetitions(exp)
 	return n << look
 }
 
-// undecided returns the points of which a value is undecided at a look, and how many values those are of how many.
+// undecided returns the points with an undecided value at a look, and the number of these values out of all.
 func (r *runner) undecided(look int) (open []slot, text string) {
 	undecided, all, names := map[string]int{}, map[string]int{}, []string(nil)
 	for _, s := range r.slots() {
@@ -243,7 +244,7 @@ func (r *runner) base(s slot) int {
 	return -1
 }
 
-// more reports whether of a case more is better.
+// more reports whether larger values of a case are better.
 func (r *runner) more(exp int, name string) bool {
 	for _, c := range r.exps[exp].cases {
 		if c.Name == name {
@@ -264,5 +265,5 @@ func (r *runner) upTo(values []verdict.Value, exp, look int) []verdict.Value {
 	return out
 }
 
-// FirstLook is the number of repetitions after which a run that decides looks at its points for the first time.
+// FirstLook returns the number of repetitions after which a run that decides looks at its points for the first time.
 func FirstLook() int { return verdict.Looks[0] }

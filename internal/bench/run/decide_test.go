@@ -14,8 +14,8 @@ import (
 	"nearmetal/internal/bench/verdict"
 )
 
-// decider makes a runner of two variants, of which b is faster than a at n=1 in each repetition, and at n=2 in every other
-// one. A repetition takes some seconds on a clock of its own.
+// decider makes a runner of two variants, of which b is faster than a at n=1 in each repetition, and at n=2 in every
+// other one. A repetition lasts some seconds on a clock of its own.
 func decider(t *testing.T, seconds float64) (r *runner, notices *[]string) {
 	t.Helper()
 	q := request(t, "echo", "a", "b")
@@ -38,7 +38,7 @@ func decider(t *testing.T, seconds float64) (r *runner, notices *[]string) {
 	return r, notices
 }
 
-// counts returns how many repetitions of each point and variant a folder has.
+// counts returns the number of repetitions of each point and variant in a directory.
 func counts(t *testing.T, dir string) string {
 	t.Helper()
 	_, samples, _, err := record.Load(dir)
@@ -61,7 +61,7 @@ func counts(t *testing.T, dir string) string {
 	return fmt.Sprint(n)
 }
 
-// A run repeats what is undecided, and only that, to the last look, and says what it is.
+// TestDecide: a run repeats only the undecided points, to the last look, and reports them.
 func TestDecide(t *testing.T) {
 	r, notices := decider(t, 1)
 	dir := filepath.Join(t.TempDir(), "run")
@@ -80,7 +80,7 @@ func TestDecide(t *testing.T) {
 		}
 	}
 
-	// One that is cut short at any step goes on to the same end.
+	// A run that is interrupted at any step resumes to the same end.
 	for _, at := range []int{5, 28, 31, 43, 70} {
 		r, _ := decider(t, 1)
 		dir := filepath.Join(t.TempDir(), "run")
@@ -105,7 +105,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Repeating has a bound of time, beyond which no repetition begins.
+// TestDecideEnds: the duration of repeating is bounded; no repetition begins after that.
 func TestDecideEnds(t *testing.T) {
 	r, notices := decider(t, 600)
 	dir := filepath.Join(t.TempDir(), "run")
@@ -120,7 +120,7 @@ func TestDecideEnds(t *testing.T) {
 	}
 }
 
-// Repetitions during which the cores are moved are kept, marked, and make no verdict.
+// TestDecideMoved: repetitions during which the cores were moved are kept, marked, and not used in verdicts.
 func TestDecideMoved(t *testing.T) {
 	r, _ := decider(t, 1)
 	n := 0
@@ -140,7 +140,8 @@ func TestDecideMoved(t *testing.T) {
 	}
 }
 
-// The ping-pong is that of this host's cores: what runs on others has none, nor has what is not compared.
+// TestCoresPingPong: only this host's cores are measured, so variants on other hosts have none, nor do variants that
+// are not compared.
 func TestCoresPingPong(t *testing.T) {
 	q := request(t, "echo", "a", "b")
 	for _, list := range [][]Variant{q.Variants[:1], InJob(q.Variants, 2)} {

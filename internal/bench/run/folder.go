@@ -15,41 +15,41 @@ import (
 	"nearmetal/internal/bench/record"
 )
 
-// The files of a run's folder besides those of package record.
+// The files of a run's directory in addition to those of package record.
 const (
 	requestFile    = "request.json"   // the Request
 	oldRequestFile = "order.json"     // read until 0.2.0
-	progressFile   = "progress.jsonl" // a line for each step that is over
+	progressFile   = "progress.jsonl" // one line per completed step
 	logsDir        = "logs"
 	workDir        = "work"
 )
 
-// folder is a run's folder, open for writing.
+// folder is a run's directory, open for writing.
 type folder struct {
 	dir      string
 	samples  *os.File
-	end      int64 // of the samples that belong to steps which are over
+	end      int64 // end of the samples that belong to completed steps
 	progress *os.File
-	over     map[string]bool    // steps
-	took     map[string]float64 // s that steps took
-	once     map[string]float64 // s of that which are not needed again: the preparation
+	over     map[string]bool    // completed steps
+	took     map[string]float64 // duration of steps in s
+	once     map[string]float64 // part of it in s that is not needed again: the preparation
 	failed   map[string]bool    // steps without a result
-	late     map[string]bool    // those that were killed at the bound of a run with a time
+	late     map[string]bool    // steps that were killed at the bound of a run with a time limit
 }
 
-// progressLine says that a step is over and how long the samples file was then.
+// progressLine records that a step is over and the length of the samples file at that time.
 type progressLine struct {
 	Step string  `json:"step"`
 	End  int64   `json:"end"`
 	Took float64 `json:"took,omitempty"` // s
-	// Once is how much of Took was preparation, in s; Failed says that the step has no result; Late, that it took too
-	// long for the run's time.
+	// Once is how much of Took was preparation, in s; Failed means that the step has no result; Late, that it
+	// exceeded the bound of the run's time.
 	Once   float64 `json:"once,omitempty"`
 	Failed bool    `json:"failed,omitempty"`
 	Late   bool    `json:"late,omitempty"`
 }
 
-// create makes a run's folder with its request in it.
+// create makes a run's directory with its request in it.
 func create(dir string, q *Request) (*folder, error) {
 	if err := os.MkdirAll(filepath.Join(dir, logsDir), 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make the run's folder: %w", err)
@@ -72,12 +72,12 @@ func create(dir string, q *Request) (*folder, error) {
 	return open(dir)
 }
 
-// abandon takes back what create made of a run that could not begin.
+// abandon removes the files that create made for a run that could not begin.
 func abandon(dir string, err error) error {
 	for _, name := range []string{requestFile, progressFile, record.SamplesFile, logsDir} {
 		os.Remove(filepath.Join(dir, name))
 	}
-	os.Remove(dir) // unless it has something else
+	os.Remove(dir) // fails if it contains other files
 	if noRoom(err) {
 		return fmt.Errorf("%w: nothing was measured; make room and begin again", err)
 	}
@@ -86,7 +86,7 @@ func abandon(dir string, err error) error {
 
 func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// open opens a run's folder to go on: what a step that was cut short has written is taken back.
+// open opens a run's directory to resume it: samples of an interrupted step are removed.
 func open(dir string) (*folder, error) {
 	f := &folder{dir: dir, over: map[string]bool{}, took: map[string]float64{}, once: map[string]float64{}, failed: map[string]bool{}, late: map[string]bool{}}
 	var err error
@@ -104,7 +104,7 @@ func open(dir string) (*folder, error) {
 	return f, nil
 }
 
-// recover reads which steps are over, and cuts both files after the last whole one.
+// recover reads which steps are over, and truncates both files after the last complete one.
 func (f *folder) recover() error {
 	size, err := f.samples.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -122,7 +122,7 @@ func (f *folder) recover() error {
 		f.once[l.Step], f.failed[l.Step], f.late[l.Step] = l.Once, l.Failed, l.Late
 		kept += int64(len(s.Bytes())) + 1
 	}
-	if st, err := f.progress.Stat(); err == nil && kept > st.Size() { // the last line has no end
+	if st, err := f.progress.Stat(); err == nil && kept > st.Size() { // the last line has no newline
 		kept = st.Size()
 	}
 	for file, end := range map[*os.File]int64{f.samples: f.end, f.progress: kept} {
@@ -136,7 +136,7 @@ func (f *folder) recover() error {
 	return nil
 }
 
-// add writes a step's samples, then that it is over and what it took.
+// add writes a step's samples, then that it is over and its duration.
 func (f *folder) add(s step, samples []record.Sample, l progressLine) error {
 	lines, err := record.Lines(samples)
 	if err != nil {
@@ -159,7 +159,7 @@ func (f *folder) add(s step, samples []record.Sample, l progressLine) error {
 	return nil
 }
 
-// appendWhole writes text at the end of a file, all of it or, as far as it goes, nothing.
+// appendWhole writes text at the end of a file, all of it or, if possible, nothing.
 func appendWhole(file *os.File, end int64, text []byte) error {
 	if _, err := file.Write(text); err != nil {
 		file.Truncate(end)
@@ -169,7 +169,7 @@ func appendWhole(file *os.File, end int64, text []byte) error {
 	return nil
 }
 
-// explain says what to do when the disk is full.
+// explain adds the remedy if the disk is full.
 func explain(err error, dir string) error {
 	if noRoom(err) {
 		return fmt.Errorf("%w: what was measured is kept; make room and go on with nearmetal bench run --resume %s", err, dir)
@@ -177,7 +177,7 @@ func explain(err error, dir string) error {
 	return err
 }
 
-// log keeps what a step printed and returns its path in the folder.
+// log stores a step's output and returns its path in the directory.
 func (f *folder) log(name string, out, errs []byte) (string, error) {
 	name = filepath.Join(logsDir, strings.Map(func(r rune) rune {
 		if r == '/' || r < ' ' {
@@ -199,7 +199,7 @@ func (f *folder) close() error {
 	return errors.Join(f.samples.Close(), f.progress.Close())
 }
 
-// LoadRequest reads the request of a run that is to go on.
+// LoadRequest reads the request of a run that is to be resumed.
 func LoadRequest(dir string) (*Request, error) {
 	path := filepath.Join(dir, requestFile)
 	text, err := os.ReadFile(path)

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockPaths are where the machine's lock of benchmarks is, the first that can be used: two
-// at once would measure each other.
+// lockPaths are the possible paths of the machine's lock of benchmarks; the first usable one counts. Two concurrent
+// runs would measure each other.
 var lockPaths = []string{"/run/lock/nearmetal-bench.lock", "/tmp/nearmetal-bench.lock"}
 
-// Lock is this machine's for one run of benchmarks. The kernel frees it with its process.
+// Lock reserves this machine for one run of benchmarks. The kernel releases it with its process.
 type Lock struct{ f *os.File }
 
-// TakeLock takes the machine's lock. With wait it waits for another run to end, and reports
-// who that is; without, that is an error.
+// TakeLock acquires the machine's lock. With wait it waits for another run to end, and reports who that is; otherwise
+// that is an error.
 func TakeLock(ctx context.Context, wait bool, tell func(line string)) (*Lock, error) {
 	f, err := openLock()
 	if err != nil {
@@ -30,7 +30,7 @@ func TakeLock(ctx context.Context, wait bool, tell func(line string)) (*Lock, er
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
-			// Who holds it, for the others; a file of another user's is locked, but not written.
+			// Writes the holder for others to read; another user's file is locked, but not written.
 			if f.Truncate(0) == nil {
 				fmt.Fprintf(f, "%d\n", os.Getpid())
 			}
@@ -54,10 +54,10 @@ func TakeLock(ctx context.Context, wait bool, tell func(line string)) (*Lock, er
 	}
 }
 
-// Release frees the lock.
+// Release releases the lock.
 func (l *Lock) Release() { l.f.Close() }
 
-// openLock opens the lock file without following links. The file stays: its name is the lock.
+// openLock opens the lock file without following links. The file stays, because its name is the lock.
 func openLock() (*os.File, error) {
 	var last error
 	for _, path := range lockPaths {

@@ -1,5 +1,5 @@
-// Package run carries benchmarks out: variants in turns, natively and in VMs, every result
-// checked, and everything written down as it comes.
+// Package run executes benchmarks: alternating variants, natively and in VMs, every result checked, and everything
+// recorded as it arrives.
 package run
 
 import (
@@ -11,58 +11,58 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// MinRepetitions is how many a run has at least unless it is asked for a quick look: fewer
-// give no interval worth the name.
+// MinRepetitions is the least number of repetitions of a run unless a quick one is requested, because fewer give no
+// useful interval.
 const MinRepetitions = 5
 
-// Variant is one side of a comparison, with what it takes to run it.
+// Variant is one side of a comparison, with everything needed to run it.
 type Variant struct {
 	record.Variant
-	CPUs []int         // of this host, for a native variant that is not given all; else none
+	CPUs []int         // of this host, for a native variant that does not use all; else none
 	Spec *spec.Cluster // of the VMs; nil: native
-	// MPI its programs run over. Its Name is not empty.
+	// MPI is the library its programs use. Its Name is not empty.
 	MPI mpi.Flavour
-	// Step says that it runs as steps of a Slurm job, in VMs or not; nil: on this host.
+	// Step makes it run as steps of a Slurm job, in VMs or not; nil: on this host.
 	Step *Step
-	// Hosts is how many hosts its VMs are on that are reached by ssh, as many vCPUs on each; 0: they are on this one.
+	// Hosts is the number of hosts of its VMs that are reached by ssh, with equal vCPUs on each; 0: they are on this
+	// one.
 	Hosts int
-	// FirstMPI: programs that use no MPI run for this variant, not for its kin with another one.
+	// FirstMPI: programs that use no MPI run for this variant, and not for the equal ones with another MPI.
 	FirstMPI bool
 }
 
-// Step is how a variant's programs are started in a Slurm job.
+// Step states how a variant's programs are started in a Slurm job.
 type Step struct {
 	Nodes int  // of the job
-	VM    bool // the job's VMs; else, where it has some, around them
+	VM    bool // in the job's VMs; else, if it has some, outside them
 	HasVM bool // the job has VMs
-	// FirstVM is the name of each host's first VM, behind the host's own; "": natively.
+	// FirstVM is the name of each host's first VM, after the host's own; "": natively.
 	FirstVM string
 }
 
-// Request is what is to be run. It is kept in the run's folder, so that a run that was cut
-// short can go on.
+// Request describes a run. It is stored in the run's directory, so that an interrupted run can be resumed.
 type Request struct {
 	Suites      []*suite.Suite
 	Variants    []Variant
 	Repetitions int
-	// Decide repeats points on from Repetitions until each value that two variants have is decided (package verdict), or the
-	// bounds of that are reached.
+	// Decide repeats points beyond Repetitions until each value that two variants have is decided (package verdict),
+	// or its bounds are reached.
 	Decide bool
-	Time   time.Duration // that the run may take, which chooses points and repetitions; 0: Repetitions are made
+	Time   time.Duration // time limit of the run, which selects points and repetitions; 0: Repetitions are made
 	Warmup int
 	Quick  bool
-	Paper  string              // whose sizes are run, like "002"; "": the suites' own
-	Set    map[string][]string // values of parameters, over those of the suites; "NAME" or "EXPERIMENT.NAME"
-	// Fitted are values in the place of those that need more memory than there is, "EXPERIMENT.NAME".
+	Paper  string              // paper whose sizes are run, like "002"; "": the suites' own
+	Set    map[string][]string // values of parameters, overriding the suites'; "NAME" or "EXPERIMENT.NAME"
+	// Fitted replaces values that need more memory than available, "EXPERIMENT.NAME".
 	Fitted      map[string][]string
 	KernelDirs  []string
 	PeakPerCore float64 // GFLOP/s
-	SkipMissing bool    // leave out what has no program here, instead of refusing
-	Traffic     bool    // count in the warm-ups what ranks send to each other
-	KeepWork    bool    // leave the working directories
+	SkipMissing bool    // omit experiments without a program here, instead of failing
+	Traffic     bool    // count in the warm-ups the messages between ranks
+	KeepWork    bool    // keep the working directories
 }
 
-// Events are called as things happen; any of them may be nil.
+// Events are called during a run; any of them may be nil.
 type Events struct {
 	// Alone is called when the request has been checked, before anything is measured or written: it returns when
 	// nothing else measures on this machine. Its error ends the run.
@@ -78,17 +78,17 @@ func (e Events) alone() error {
 	return e.Alone()
 }
 
-// Progress is where a run is.
+// Progress is the progress of a run.
 type Progress struct {
-	Done, Total int // repetitions, warm-ups among them; Total 0: as many as the time allows
+	Done, Total int // repetitions, including warm-ups; Total 0: as many as the time permits
 	What        string
-	Left        time.Duration // about how long the rest takes, or the rest of the run's time; 0: not known
+	Left        time.Duration // estimated duration of the rest, or the rest of the run's time; 0: not known
 }
 
-// Outcome is how a run ended.
+// Outcome is the result of a run.
 type Outcome struct {
 	Dir     string
-	Samples int // values measured
+	Samples int // number of measured values
 	Failed  []Failure
 }
 
@@ -98,5 +98,5 @@ type Failure struct {
 	Point         string // "size=8 ranks=2"
 	Rep           int
 	Err           error
-	Log           string // path of what the program printed
+	Log           string // path of the program's output
 }

@@ -2,7 +2,7 @@ package run
 
 import "time"
 
-// pace guesses how long the steps that are left take, from those that are over.
+// pace estimates the duration of the remaining steps from the completed ones.
 type pace struct {
 	took map[[3]int]float64 // s of the last repetition of a variant at a point
 	sum  map[int]float64    // s of an experiment's
@@ -18,8 +18,8 @@ func (p *pace) add(s step, seconds float64) {
 	p.n[s.exp]++
 }
 
-// left is the time for steps: what the same step took last, else the mean of its experiment,
-// else that of all. 0 as long as nothing is known.
+// left returns the duration of steps: that of the same step the last time, else the mean of its experiment, else that
+// of all. 0 while nothing is known.
 func (p *pace) left(steps []step) time.Duration {
 	all, n := 0.0, 0
 	for e, s := range p.sum {

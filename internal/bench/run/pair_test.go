@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// A server and its client on two hosts are refused where there is one: with both sides there, they would measure
+// TestPair: a server and its client on two hosts are rejected if there is only one, because they would then measure
 // something else.
 func TestPair(t *testing.T) {
 	on := func(nodes int) (*runner, error) {
@@ -39,7 +39,7 @@ func TestPair(t *testing.T) {
 		t.Errorf("%q, %v", c.words, err)
 	}
 
-	// In VMs the server is named; natively srun says where it is.
+	// In VMs the server is named; natively srun provides its address.
 	t.Setenv("SLURMD_NODENAME", "n1.site")
 	v := Variant{Spec: &spec.Cluster{VMs: []spec.Group{{Name: "box", Count: 2}}}}
 	list := InJob([]Variant{{}, v}, 2)

@@ -7,10 +7,10 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// maxPicture is the largest drawing that a record keeps, in bytes.
+// maxPicture is the maximum size of a drawing in a record, in bytes.
 const maxPicture = 4 << 20
 
-// planPicture draws a plan on this host; "" where it cannot be drawn.
+// planPicture draws a plan on this host; "" if it cannot be drawn.
 func planPicture(p *plan.Plan) string {
 	h, err := topology.Read("/")
 	if err != nil {

@@ -27,10 +27,10 @@ func (p point) String() string {
 	return strings.Join(words, " ")
 }
 
-// maxPoints of an experiment.
+// maxPoints bounds the points of an experiment.
 const maxPoints = 10_000
 
-// choose returns a parameter's values as the request asks for them.
+// choose returns the requested values of a parameter.
 func (q *Request) choose(e *suite.Experiment, p suite.Parameter) []string {
 	if p.Chosen != nil {
 		return p.Chosen
@@ -50,7 +50,7 @@ func (q *Request) choose(e *suite.Experiment, p suite.Parameter) []string {
 	return p.Values
 }
 
-// printed returns the values that a paper has for a parameter on the run's number of hosts, or on any; nil: none.
+// printed returns a paper's values of a parameter on the run's number of hosts, or on any; nil: none.
 func (q *Request) printed(p suite.Parameter, name string) []string {
 	if v := p.Papers[name+"@"+strconv.Itoa(q.Variants[0].nodes())]; v != nil {
 		return v
@@ -58,7 +58,7 @@ func (q *Request) printed(p suite.Parameter, name string) []string {
 	return p.Papers[name]
 }
 
-// note returns what an experiment has otherwise than a paper prints, in a run of the paper's sizes on as many hosts.
+// note returns the differences of an experiment from a paper, in a run of the paper's sizes on as many hosts.
 func (q *Request) note(e *suite.Experiment, name string) string {
 	if name == "" || name != q.Paper {
 		return ""
@@ -76,7 +76,7 @@ func (q *Request) noteOn(e *suite.Experiment, nodes int) string {
 	return e.Notes[q.Paper]
 }
 
-// Notes are lines on what the experiments have otherwise than the paper whose sizes are run, on a number of nodes.
+// Notes returns lines on the experiments' differences from the paper whose sizes are run, on a number of nodes.
 func (q *Request) Notes(nodes int) []string {
 	var out []string
 	for _, s := range q.Suites {
@@ -89,7 +89,7 @@ func (q *Request) Notes(nodes int) []string {
 	return out
 }
 
-// asked reports whether the numbers of ranks were asked for, by --set or by a paper.
+// asked reports whether the numbers of ranks were requested, by --set or by a paper.
 func (q *Request) asked(e *suite.Experiment) bool {
 	if _, ok := q.set(e, "ranks"); ok {
 		return true
@@ -102,7 +102,7 @@ func (q *Request) asked(e *suite.Experiment) bool {
 	return false
 }
 
-// set returns the values that --set has for a parameter of an experiment.
+// set returns the values of --set for a parameter of an experiment.
 func (q *Request) set(e *suite.Experiment, name string) ([]string, bool) {
 	for _, key := range []string{e.Name + "." + name, name} {
 		if v, ok := q.Set[key]; ok {
@@ -112,8 +112,8 @@ func (q *Request) set(e *suite.Experiment, name string) ([]string, bool) {
 	return nil, false
 }
 
-// differs says for each paper whose values a suite has which of them the run has otherwise; a paper that has none is
-// left out.
+// differs returns, for each paper with values in a suite, how the run differs from them; a paper without values is
+// omitted.
 func (q *Request) differs(e *suite.Experiment) map[string]string {
 	words := map[string][]string{}
 	for _, p := range slices.Concat(e.Parameters, e.Sweep) {
@@ -121,7 +121,7 @@ func (q *Request) differs(e *suite.Experiment) map[string]string {
 		for key := range p.Papers {
 			name, _, at := strings.Cut(key, "@")
 			if _, both := p.Papers[name]; at && both {
-				continue // said once
+				continue // already reported
 			}
 			if theirs := strings.Join(q.printed(p, name), ","); theirs != "" && theirs != ours {
 				words[name] = append(words[name], fmt.Sprintf("%s %s instead of %s", p.Name, ours, theirs))
@@ -141,8 +141,8 @@ func (q *Request) differs(e *suite.Experiment) map[string]string {
 	return out
 }
 
-// points returns every combination of an experiment's swept parameters, the last one varying
-// fastest. least is the fewest cores of a variant, same that all have as many.
+// points returns every combination of an experiment's swept parameters, the last one varying fastest. least is the
+// fewest cores of a variant, same means that all have as many.
 func (q *Request) points(e *suite.Experiment, least int, same bool) ([]point, error) {
 	out := []point{{}}
 	job, asked := q.Variants[0].Step, q.asked(e)
@@ -151,7 +151,7 @@ func (q *Request) points(e *suite.Experiment, least int, same bool) ([]point, er
 	}
 	for _, p := range e.Sweep {
 		if job != nil && (p.Name == "ranks" && !asked || p.Name == "nodes") {
-			continue // a rank a core of all the job's nodes, or for the cores that its threads take
+			continue // a rank per core of all the job's nodes, or per group of cores for its threads
 		}
 		values, err := q.spread(e, p, least, same)
 		if err != nil {
@@ -185,14 +185,14 @@ func (q *Request) points(e *suite.Experiment, least int, same bool) ([]point, er
 	return out, nil
 }
 
-// spread returns a swept parameter's values. Numbers of ranks that nobody asked for follow the program's rule.
+// spread returns a swept parameter's values. Numbers of ranks that nobody requested follow the program's rule.
 func (q *Request) spread(e *suite.Experiment, p suite.Parameter, least int, same bool) ([]string, error) {
 	values, err := suite.Spread(q.choose(e, p), least, same)
 	if err != nil {
 		return nil, err
 	}
 	if p.Name == "ranks" && e.RanksRule != "" && !q.asked(e) {
-		if q.choose(e, p)[0] == "1..all" && e.RanksRule == "square" { // doubling meets few of them
+		if q.choose(e, p)[0] == "1..all" && e.RanksRule == "square" { // doubling matches few of them
 			values = nil
 			for n := 1; n*n <= least; n++ {
 				values = append(values, strconv.Itoa(n*n))
@@ -223,7 +223,7 @@ func (q *Request) spread(e *suite.Experiment, p suite.Parameter, least int, same
 	return values, nil
 }
 
-// memory is what the programs of every variant have at least, on all hosts, in bytes.
+// memory returns the least total memory of the programs of a variant, on all hosts, in bytes.
 func (q *Request) memory() uint64 {
 	least := uint64(math.MaxUint64)
 	for i := range q.Variants {
@@ -240,8 +240,8 @@ func (q *Request) memory() uint64 {
 	return least
 }
 
-// laidOut is an error where a point's ranks cannot be: the program does not take that number, or a job has not that
-// many cores.
+// laidOut returns an error if a point's ranks are impossible: the program does not support that number, or a job does
+// not have that many cores.
 func (q *Request) laidOut(e *suite.Experiment, p point) error {
 	if e.Launch != "mpi" {
 		return nil
@@ -274,8 +274,8 @@ func (q *Request) laidOut(e *suite.Experiment, p point) error {
 	return nil
 }
 
-// fitting puts the largest values that fit in the place of those that need more memory than there is, into q.Fitted.
-// Those that were asked for by --set are an error instead. said has a line for each that was replaced.
+// fitting stores in q.Fitted the largest values that fit instead of those that need more memory than available.
+// Values requested by --set are an error instead. said has a line for each replaced one.
 func (q *Request) fitting(e *suite.Experiment) (said []string, err error) {
 	for _, p := range e.Sweep {
 		needs := map[string]uint64{}
@@ -318,7 +318,7 @@ func (q *Request) fitting(e *suite.Experiment) (said []string, err error) {
 	return said, nil
 }
 
-// emulated returns the value that a parameter has in emulated VMs, if that is one of its own.
+// emulated returns a parameter's value in emulated VMs, if it has a separate one.
 func (q *Request) emulated(e *suite.Experiment, p suite.Parameter) (value string, ok bool) {
 	_, all := q.Set[p.Name]
 	_, one := q.Set[e.Name+"."+p.Name]
@@ -328,8 +328,8 @@ func (q *Request) emulated(e *suite.Experiment, p suite.Parameter) (value string
 	return p.Emulated[0], true
 }
 
-// smaller says what emulated VMs run instead, like "cells 4 instead of 64"; "": there are none, or
-// they run the same.
+// smaller returns what emulated VMs run instead, like "cells 4 instead of 64"; "": there are none, or they run the
+// same.
 func (q *Request) smaller(e *suite.Experiment) string {
 	some := false
 	for i := range q.Variants {
@@ -345,7 +345,7 @@ func (q *Request) smaller(e *suite.Experiment) string {
 	return strings.Join(words, ", ")
 }
 
-// values returns what the names in braces stand for, for one variant at one point.
+// values returns the values of the names in braces, for one variant at one point.
 func (q *Request) values(e *suite.Experiment, p point, v *Variant) (map[string]string, error) {
 	out := map[string]string{}
 	for _, par := range e.Parameters {
@@ -358,7 +358,7 @@ func (q *Request) values(e *suite.Experiment, p point, v *Variant) (map[string]s
 	}
 	for name, value := range p {
 		if value == suite.AllGrid || value == suite.AllBlock || value == suite.Rest {
-			out[name] = value // by the ranks and threads, below
+			out[name] = value // set below, from the ranks and threads
 			continue
 		}
 		if strings.HasPrefix(value, "all") {
@@ -411,7 +411,7 @@ func (q *Request) values(e *suite.Experiment, p point, v *Variant) (map[string]s
 	return out, err
 }
 
-// count evaluates an experiment's ranks or threads, puts them among the values and returns them.
+// count evaluates an experiment's ranks or threads, adds them to the values and returns them.
 func count(e *suite.Experiment, name, expression string, out map[string]string, v *Variant) (int, error) {
 	if expression == "" { // a program that starts its own ranks has their number as a parameter
 		if _, ok := out[name]; ok {
@@ -436,7 +436,7 @@ func count(e *suite.Experiment, name, expression string, out map[string]string, 
 	return n, nil
 }
 
-// total is how many cores a variant's programs have, on all hosts.
+// total returns the number of cores of a variant's programs, on all hosts.
 func (v *Variant) total() int { return max(1, v.Cores) * v.nodes() }
 
 func (v *Variant) nodes() int {
@@ -446,13 +446,13 @@ func (v *Variant) nodes() int {
 	return max(1, v.Hosts)
 }
 
-// fits reports whether a variant has the cores that a point of an MPI program asks for; VMs and
-// hosts with fewer cores than another variant leave its largest points out.
+// fits reports whether a variant has the cores that a point of an MPI program requires; VMs and hosts with fewer
+// cores than another variant skip its largest points.
 func fits(e *suite.Experiment, values map[string]string, v *Variant, most int) bool {
 	ranks, err1 := suite.Count(values["ranks"], v.total())
 	threads, err2 := suite.Count(values["threads"], v.total())
 	if err1 != nil || err2 != nil {
-		return true // the step itself will say it
+		return true // the step itself will report it
 	}
 	need := ranks * threads
 	return need <= v.total() || need > most

@@ -9,8 +9,7 @@ import (
 	"nearmetal/internal/bench/suite"
 )
 
-// In a job there is a rank for each core of all its nodes, and where ranks have threads one for
-// as many cores as those.
+// TestJobRanks: a job has a rank for each core of all its nodes, or if ranks have threads, one per that many cores.
 func TestJobRanks(t *testing.T) {
 	list, err := suite.Shipped()
 	if err != nil {
@@ -36,7 +35,7 @@ func TestJobRanks(t *testing.T) {
 	}
 }
 
-// shippedExperiment returns an experiment of ours.
+// shippedExperiment returns an experiment of a shipped suite.
 func shippedExperiment(t *testing.T, name string) *suite.Experiment {
 	t.Helper()
 	list, err := suite.Shipped()
@@ -50,7 +49,7 @@ func shippedExperiment(t *testing.T, name string) *suite.Experiment {
 	return &picked[0].Experiments[0]
 }
 
-// inJob is a request on a number of nodes with that many cores each, natively and in VMs of a GiB a core.
+// inJob returns a request on a number of nodes with that many cores each, natively and in VMs of a GiB per core.
 func inJob(nodes, cores int) *Request {
 	q := &Request{Variants: []Variant{{Step: &Step{Nodes: nodes}}, {Step: &Step{Nodes: nodes, VM: true, HasVM: true}}}}
 	for i := range q.Variants {
@@ -60,8 +59,8 @@ func inJob(nodes, cores int) *Request {
 	return q
 }
 
-// The papers' own points can be asked for in a job, and are laid out as asked; what cannot run is an error before
-// anything does.
+// TestPapersPoints: the papers' own points can be requested in a job, and are laid out as requested; an impossible
+// one is an error before anything runs.
 func TestPapersPoints(t *testing.T) {
 	for _, c := range []struct {
 		experiment   string
@@ -97,7 +96,7 @@ func TestPapersPoints(t *testing.T) {
 			t.Errorf("%s %v: %s, want %s", c.experiment, c.set, got, c.want)
 		}
 	}
-	// 96 cores that are no power of two run 64 ranks of CG and 81 of BT, if nothing else is said.
+	// 96 cores, which are not a power of two, run 64 ranks of CG and 81 of BT by default.
 	q := inJob(8, 12)
 	q.Set = map[string][]string{"class": {"C"}}
 	for name, want := range map[string]string{"npb/cg": "64", "npb/bt": "81", "npb/ep": "96"} {
@@ -127,7 +126,7 @@ func TestPapersPoints(t *testing.T) {
 			t.Errorf("%+v: NB %s, %v", c, values["nb"], err)
 		}
 	}
-	// What a paper's number of ranks is not run as is said before anything runs, and stands in the report.
+	// A difference from a paper's number of ranks is reported before anything runs, and in the report.
 	q.Paper = "004"
 	lu := shippedExperiment(t, "npb/lu")
 	if got := q.note(lu, "004"); !strings.Contains(got, "64 ranks instead of the 91") || !strings.Contains(q.differs(lu)["004"], got) {
@@ -146,7 +145,7 @@ func TestPapersPoints(t *testing.T) {
 	}
 }
 
-// On one host BT and SP run the squares that its cores hold, and the others double.
+// TestRanksOfOneHost: on one host BT and SP run the squares up to its cores, and the others double.
 func TestRanksOfOneHost(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
@@ -163,7 +162,8 @@ func TestRanksOfOneHost(t *testing.T) {
 	}
 }
 
-// A class that the memory does not hold is replaced by one that it does, which is said; one that was asked for is an error.
+// TestClassFits: a class that does not fit into the memory is replaced by one that does, with a notice; a requested
+// one is an error.
 func TestClassFits(t *testing.T) {
 	e := shippedExperiment(t, "npb/ft")
 	q := inJob(8, 4) // 32 GiB in VMs
@@ -181,7 +181,7 @@ func TestClassFits(t *testing.T) {
 	}
 }
 
-// The words of srun for ranks that the nodes divide and for those that they do not.
+// TestStepLayout compares srun's options for ranks that the nodes divide and for those that they do not.
 func TestStepLayout(t *testing.T) {
 	s := &Step{Nodes: 8}
 	for _, c := range []struct {

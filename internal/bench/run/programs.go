@@ -13,7 +13,7 @@ import (
 	"nearmetal/internal/bench/suite"
 )
 
-// fewHosts is an error where an experiment needs more hosts than the run has. What speaks over a network card
+// fewHosts returns an error if an experiment needs more hosts than the run has. A program that uses a network card
 // measures something else between two processes of one host.
 func (r *runner) fewHosts(e *suite.Experiment) error {
 	if have := r.request.Variants[0].nodes(); have < e.Hosts {
@@ -22,9 +22,9 @@ func (r *runner) fewHosts(e *suite.Experiment) error {
 	return nil
 }
 
-// find returns the first of an experiment's programs that every variant which would run it
-// has, with its path for each. If there is none it is the first that is built for the MPI of some
-// variants; partly says of which it is not.
+// find returns the first of an experiment's programs that every variant which would run it has, with its path for
+// each. If none exists it is the first one that is built for the MPI of some variants; partly names those for which
+// it is not.
 func (r *runner) find(e *suite.Experiment) (p suite.Program, paths map[int]string, partly error, err error) {
 	var why []string
 	if v := &r.request.Variants[0]; e.Launch == "plain" && (v.Step != nil || v.Hosts > 0) {
@@ -55,15 +55,15 @@ func (r *runner) find(e *suite.Experiment) (p suite.Program, paths map[int]strin
 	return suite.Program{}, nil, nil, fmt.Errorf("%s; none of its programs is there%s", strings.Join(why, "; "), hint)
 }
 
-// otherMPI is a program that is here, but for another MPI than a variant's.
+// otherMPI reports a program that exists, but for another MPI than a variant's.
 type otherMPI struct{ path, library, wanted string }
 
 func (o *otherMPI) Error() string {
 	return fmt.Sprintf("%s is built for %s, not for %s (--mpi %s)", o.path, o.library, o.wanted, strings.ToLower(strings.ReplaceAll(o.library, " ", "")))
 }
 
-// pathsOf returns a program's path for each variant that would run it; other says why there are variants
-// without: all of them are an error.
+// pathsOf returns a program's path for each variant that would run it; other is the reason why variants have none: if
+// all have none it is an error.
 func (r *runner) pathsOf(e *suite.Experiment, p *suite.Program) (paths map[int]string, other, err error) {
 	paths = map[int]string{}
 	for i := range r.request.Variants {
@@ -108,7 +108,7 @@ func (r *runner) pathOf(e *suite.Experiment, p *suite.Program, v *Variant) (stri
 	return "", fmt.Errorf("%s is not found", p.Name)
 }
 
-// candidates returns the programs that a name of a suite's find stands for.
+// candidates returns the programs that a name in a suite's find matches.
 func candidates(name string) []string {
 	missing := false
 	name = os.Expand(name, func(v string) string {
@@ -151,7 +151,7 @@ func candidates(name string) []string {
 	return out
 }
 
-// installed returns a program that bench install put into the user's folder.
+// installed returns a program that bench install installed in the user's directory.
 func installed(name string) []string {
 	dir := suite.ProgramsDir()
 	if dir == "" {
@@ -166,11 +166,11 @@ func installed(name string) []string {
 	return nil
 }
 
-// Need is an experiment with what it would run here, for `nearmetal bench show`.
+// Need is an experiment with the program that it would run here, for `nearmetal bench show`.
 type Need struct {
-	Program string // found; "" if none is
+	Program string // its path; "" if none is found
 	Path    string
-	Missing string // why none is
+	Missing string // why none is found
 }
 
 // Look reports which program an experiment would run over an MPI flavour.

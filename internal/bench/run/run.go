@@ -15,7 +15,7 @@ import (
 	"nearmetal/internal/stats"
 )
 
-// runner is a run under way.
+// runner is the state of a run.
 type runner struct {
 	request Request
 	events  Events
@@ -25,23 +25,24 @@ type runner struct {
 	vms     vms
 	failed  []Failure
 	count   int            // values measured
-	streak  map[string]int // failures in a row of a variant at a point
+	streak  map[string]int // consecutive failures of a variant at a point
 	ready   map[string]bool
 	seconds pace
-	// Of a run with a time (budget.go): what was spent, in s; the bounds of a repetition and of its preparation
-	// while points are tried, 0: none but the experiment's; and the values of each experiment, point and variant.
+	// For a run with a time limit (budget.go): the spent time, in s; the bounds of a repetition and of its
+	// preparation while points are tried, 0: only the experiment's; and the values of each experiment, point and
+	// variant.
 	spent  float64
-	tried  float64 // of spent, in warm-ups
+	tried  float64 // part of spent, in warm-ups
 	bound  time.Duration
 	ahead  time.Duration
 	values map[[3]int]map[string][]float64
-	groups [][]int // of each experiment its sizes in exps, the one that was asked for first
-	// now and perform are time.Now and measure, but in tests of what a run does with its time.
+	groups [][]int // for each experiment its sizes in exps, the requested one first
+	// now and perform are time.Now and measure, except in tests of a run's use of time.
 	now      func() time.Time
 	perform  func(context.Context, step) (measured, error)
 	pingpong func() float64 // us; 0: not known
-	// Of a run that decides (decide.go): the values of each experiment, point and variant, by case and point; and what was
-	// spent on repetitions after the first look, in s.
+	// For a run that decides (decide.go): the values of each experiment, point and variant, by case and point; and
+	// the time spent on repetitions after the first look, in s.
 	compared map[[3]int]map[valueAt][]verdict.Value
 	repeated float64
 }
@@ -53,11 +54,11 @@ func newRunner(q Request, r *record.Run, ev Events) *runner {
 	return x
 }
 
-// giveUpAfter failures in a row of a variant at one point, the rest of them is not tried.
+// giveUpAfter is the number of consecutive failures of a variant at one point after which the rest is skipped.
 const giveUpAfter = 2
 
-// Start begins a run in dir, which is made, and carries it out. What it returns is the record
-// of all that was measured even where the error says that it was cut short.
+// Start begins a run in dir, which it creates, and executes it. The outcome has all that was measured even if the
+// error reports an interruption.
 func Start(ctx context.Context, dir string, q Request, r *record.Run, ev Events) (Outcome, error) {
 	return newRunner(q, r, ev).start(ctx, dir)
 }
@@ -82,9 +83,9 @@ func (r *runner) start(ctx context.Context, dir string) (Outcome, error) {
 	return r.all(ctx)
 }
 
-// Resume goes on with the run in dir.
+// Resume continues the run in dir.
 func Resume(ctx context.Context, dir string, ev Events) (Outcome, error) {
-	dir, err := filepath.Abs(dir) // VMs mount it where it is
+	dir, err := filepath.Abs(dir) // VMs mount it at its path
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -209,7 +210,7 @@ func (r *runner) cores() (least int, same bool) {
 	return least, same
 }
 
-// shown is the command of an experiment's first point, as the first variant runs it.
+// shown returns the command of an experiment's first point, as the first variant runs it.
 func (r *runner) shown(x *experiment) []string {
 	for v := range r.request.Variants {
 		if _, ok := x.paths[v]; !ok || len(x.points) == 0 {
@@ -222,7 +223,7 @@ func (r *runner) shown(x *experiment) []string {
 	return nil
 }
 
-// all carries the steps out that are not over yet.
+// all executes the steps that are not over yet.
 func (r *runner) all(ctx context.Context) (out Outcome, err error) {
 	defer func() { err = errors.Join(err, r.folder.close()) }()
 	defer r.vms.down()
@@ -280,8 +281,7 @@ func (r *runner) notice(line string) {
 	}
 }
 
-// one carries a step out and writes down what came of it. Its error ends the run; a
-// repetition that failed does not.
+// one executes a step and records its result. Its error ends the run; a failed repetition does not.
 func (r *runner) one(ctx context.Context, s step) error {
 	x, v := &r.exps[s.exp], &r.request.Variants[s.variant]
 	tries := fmt.Sprintf("%d/%d/%d", s.exp, s.point, s.variant)
@@ -331,7 +331,7 @@ func (r *runner) one(ctx context.Context, s step) error {
 	return r.folder.add(s, list, line)
 }
 
-// spend counts the seconds that a step took.
+// spend adds a step's duration.
 func (r *runner) spend(s step, took float64) {
 	r.seconds.add(s, took)
 	r.spent += took
@@ -353,7 +353,7 @@ func merged(a point, b map[string]string) map[string]string {
 	return out
 }
 
-// expandAll puts values into each of the words.
+// expandAll expands values in each of the words.
 func expandAll(words []string, values map[string]string) ([]string, error) {
 	out := make([]string, len(words))
 	for i, w := range words {

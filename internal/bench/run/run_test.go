@@ -18,7 +18,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// suiteText is a suite whose program is a shell: what it prints follows from its parameters.
+// suiteText is a suite whose program is a shell: its output depends on its parameters.
 const suiteText = `version: 1
 suite: t
 experiments:
@@ -92,7 +92,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// What fails is reported with its lines and its log, is no result, and does not end the run.
+// TestFailures: a failure is reported with its lines and its log, is not a result, and does not end the run.
 func TestFailures(t *testing.T) {
 	for name, c := range map[string]struct{ script, want string }{
 		"status":    {"echo broken >&2; exit 3", "failed: exit status 3"},
@@ -140,7 +140,7 @@ func TestMissingProgram(t *testing.T) {
 		strings.Contains(err.Error(), "\n") {
 		t.Errorf("not one line: %v", err)
 	}
-	// With something else to run, a second line says how to.
+	// If another program can be run, a second line states how.
 	other := request(t, "echo 8 1", "a").Suites[0].Experiments[0]
 	other.Name = "two"
 	q.Suites[0].Experiments = append(q.Suites[0].Experiments, other)
@@ -154,7 +154,7 @@ func TestMissingProgram(t *testing.T) {
 	}
 }
 
-// A run that was killed in the middle goes on, and half a step that it left is measured anew.
+// TestResume: a run that was killed is resumed, and an incomplete step is measured again.
 func TestResume(t *testing.T) {
 	q := request(t, "echo 8 {n}; echo 16 {n}", "a", "b")
 	dir := filepath.Join(t.TempDir(), "run")
@@ -181,7 +181,7 @@ func TestResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// VMs mount the folder by its path, so a relative one is made whole.
+	// VMs mount the directory by its path, so a relative one is made absolute.
 	if out, err = Resume(context.Background(), near, Events{}); err != nil || out.Dir != dir {
 		t.Fatalf("%+v %v", out, err)
 	}
@@ -247,7 +247,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// A run that could not begin leaves nothing behind that looks like one.
+// TestAbandon: a run that could not begin leaves nothing that looks like one.
 func TestAbandon(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "r")
 	f, err := create(dir, &Request{})
@@ -298,8 +298,8 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// VMs on hosts that ssh reaches: what a label and a record have is of one host, and programs have the cores of all. Programs
-// that use no MPI have nothing to do there.
+// TestVariantsOnHosts: for VMs on hosts reached by ssh, the label and the record describe one host, and programs have
+// the cores of all. Programs that use no MPI do not run there.
 func TestVariantsOnHosts(t *testing.T) {
 	c := &spec.Cluster{VMs: []spec.Group{{Count: 4, Memory: 2 << 30}}, Placement: spec.Placement{Hosts: []string{"a", "b"}}}
 	spec.Defaults(c)
@@ -332,7 +332,7 @@ func TestVariantsOnHosts(t *testing.T) {
 	}
 }
 
-// What emulated VMs run instead is said, unless the user chose the value or none is emulated.
+// TestSmaller: the smaller values of emulated VMs are reported, unless the user chose the value or none is emulated.
 func TestSmaller(t *testing.T) {
 	e := &suite.Experiment{Name: "one", Parameters: []suite.Parameter{
 		{Name: "cells", Values: []string{"64"}, Quick: []string{"10"}, Emulated: []string{"4"}},

@@ -8,11 +8,11 @@ import (
 	"nearmetal/internal/bench/suite"
 )
 
-// experiment is one of the request's, with the programs that were found for it.
+// experiment is one of the request's experiments, with the programs that were found for it.
 type experiment struct {
 	suite  *suite.Suite
 	def    suite.Experiment
-	size   int // 0: as asked for; more: the smaller ones of a run with a time
+	size   int // 0: as requested; more: the smaller ones of a run with a time limit
 	prog   suite.Program
 	paths  map[int]string // of the program, by variant
 	points []point
@@ -30,10 +30,9 @@ func (s step) key() string {
 	return fmt.Sprintf("%d/%d/%d/%d", s.exp, s.point, s.variant, s.rep)
 }
 
-// schedule returns all steps in their order: at each point the variants take turns, A B A B, as
-// long as all of them can be up at once. VMs of two variants cannot (they would share the
-// CPUs that each is pinned to), so with more than one, the turns are rounds: in each, every
-// variant's VMs are booted once and go through all points.
+// schedule returns all steps in their order: at each point the variants alternate, A B A B, if all of them can be up
+// at once. VMs of two variants cannot (they would share the CPUs to which each is pinned). With more than one such
+// variant there are rounds: in each, every variant's VMs are booted once and run all points.
 func (r *runner) schedule() []step {
 	vms := 0
 	for _, v := range r.request.Variants {
@@ -70,7 +69,7 @@ func (r *runner) schedule() []step {
 	return out
 }
 
-// turns are the steps of one point: every variant's warm-ups, then repetitions in turns.
+// turns returns the steps of one point: every variant's warm-ups, then alternating repetitions.
 func (r *runner) turns(e, p int) []step {
 	n, warm := r.repetitions(e)
 	var out []step
@@ -94,7 +93,7 @@ func (r *runner) repetitions(e int) (n, warmup int) {
 		warmup = *d.Warmup
 	}
 	if r.request.Traffic {
-		warmup = max(warmup, 1) // they count, so that nothing that is measured does
+		warmup = max(warmup, 1) // they count the messages, so that no measured repetition does
 	}
 	return n, warmup
 }
@@ -109,7 +108,7 @@ func (r *runner) takes(e, p, v int) bool {
 	return err != nil || fits(&x.def, values, variant, r.most())
 }
 
-// most are the cores of the largest variant.
+// most returns the number of cores of the largest variant.
 func (r *runner) most() int {
 	most := 0
 	for i := range r.request.Variants {
@@ -118,8 +117,8 @@ func (r *runner) most() int {
 	return most
 }
 
-// describe returns the record's cases of an experiment, and their names by output. overNodes: what scales does so over
-// a Slurm job's nodes, for nobody asked for numbers of ranks.
+// describe returns the record's cases of an experiment, and their names by output. overNodes: scaling is over a Slurm
+// job's nodes, because no numbers of ranks were requested.
 func (x *experiment) describe(overNodes bool) (list []record.Case, names []string) {
 	for i, o := range x.prog.Output {
 		name := x.suite.Name + "/" + x.def.Name

@@ -9,9 +9,9 @@ import (
 	"nearmetal/internal/bench/suite"
 )
 
-// sizes returns an experiment as asked for, and in a run with a time the same at each of its smaller sizes, the largest
-// first. A swept parameter loses its last value first. In a job there is one size, for scaling over nodes is that of one
-// problem.
+// sizes returns an experiment as requested, and in a run with a time limit also at each of its smaller sizes, the
+// largest first. A swept parameter loses its last value first. In a job there is one size, because scaling over nodes
+// is that of one problem.
 func (q *Request) sizes(e suite.Experiment) []suite.Experiment {
 	out := []suite.Experiment{e}
 	if q.Time == 0 || q.Quick || q.Variants[0].Step != nil {
@@ -38,7 +38,7 @@ func (q *Request) sizes(e suite.Experiment) []suite.Experiment {
 	}
 }
 
-// ladder returns what a parameter has at each smaller size of its experiment; nil: the same at all.
+// ladder returns a parameter's values at each smaller size of its experiment; nil: the same at all.
 func (q *Request) ladder(e *suite.Experiment, p suite.Parameter) [][]string {
 	if _, asked := q.set(e, p.Name); asked || len(p.Smaller) == 0 {
 		return nil
@@ -48,14 +48,14 @@ func (q *Request) ladder(e *suite.Experiment, p suite.Parameter) [][]string {
 	for n := len(values) - 1; n > 0; n-- {
 		out = append(out, values[:n])
 	}
-	// Behind the value that is asked for, if it is one of them.
+	// The values after the requested one, if it is one of them.
 	for _, v := range p.Smaller[slices.Index(p.Smaller, values[0])+1:] {
 		out = append(out, []string{v})
 	}
 	return out
 }
 
-// sized says what an experiment runs in place of what was asked for: "mesh 20x8x8 instead of 80x32x32".
+// sized returns what an experiment runs instead of the requested size: "mesh 20x8x8 instead of 80x32x32".
 func (q *Request) sized(asked, e *suite.Experiment) string {
 	var list []string
 	for _, p := range slices.Concat(e.Parameters, e.Sweep) {
@@ -71,9 +71,9 @@ func (q *Request) sized(asked, e *suite.Experiment) string {
 	return strings.Join(list, ", ")
 }
 
-// settle chooses sizes. costs has for each experiment what one repetition of it takes in s, by size, the largest first;
-// NaN: that size was not tried to its end. Each begins at its smallest size, and the cheapest step to a larger one is
-// taken as long as n repetitions of all fit in the seconds. -1: no size of an experiment is known.
+// settle selects sizes. costs has for each experiment the duration of one repetition in s, by size, the largest
+// first; NaN: that size was not completed. Each experiment begins at its smallest size, and the cheapest step to a
+// larger one is made while n repetitions of all fit into the seconds. -1: no size of an experiment is known.
 func settle(costs [][]float64, n int, seconds float64) []int {
 	chosen := make([]int, len(costs))
 	need := 0.

@@ -9,9 +9,9 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// words are srun's before a program's: as many ranks on each of the job's nodes, in its VMs
-// or around them (docs/slurm.md). In turns, neighbouring ranks go to different nodes; ranks that the nodes do not
-// divide always do, for that is how Slurm spreads them evenly.
+// words returns srun's words before a program's: equal numbers of ranks on each of the job's nodes, in its VMs or
+// outside them (docs/slurm.md). With inTurns, neighbouring ranks run on different nodes; if the nodes do not divide
+// the ranks they always do, because Slurm spreads them evenly that way.
 func (s *Step) words(f *mpi.Flavour, ranks, threads int, inTurns bool) []string {
 	pmi := "pmi2"
 	if f.Launcher.Library == launch.OpenMPI {
@@ -33,8 +33,8 @@ func (s *Step) words(f *mpi.Flavour, ranks, threads int, inTurns bool) []string 
 	return w
 }
 
-// pairWords are srun's before a command that runs on two of the job's hosts: as the server on this one, and as the
-// client on another.
+// pairWords returns srun's words before a command that runs on two of the job's hosts: as the server on this one, and
+// as the client on another.
 func (s *Step) pairWords() []string {
 	w := []string{"srun", "--mpi=none", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--kill-on-bad-exit=1"}
 	if s.HasVM && !s.VM {
@@ -43,7 +43,8 @@ func (s *Step) pairWords() []string {
 	return w
 }
 
-// pairEnv says where the client finds the server, which is in the first VM of this node. Natively srun says it.
+// pairEnv returns the client's variable with the address of the server, which is in the first VM of this node.
+// Natively srun provides it.
 func (s *Step) pairEnv() []string {
 	node := os.Getenv("SLURMD_NODENAME")
 	if s.FirstVM == "" || node == "" {
@@ -52,8 +53,7 @@ func (s *Step) pairEnv() []string {
 	return []string{"PAIR_SERVER=" + spec.HostPrefix(node) + s.FirstVM}
 }
 
-// InJob makes variants into those of a Slurm job on nodes hosts. What the job's VMs are was
-// said when it was submitted.
+// InJob turns variants into those of a Slurm job on nodes hosts. The job's VMs were determined at its submission.
 func InJob(list []Variant, nodes int) []Variant {
 	vms := false
 	for _, v := range list {

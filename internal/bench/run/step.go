@@ -21,30 +21,31 @@ import (
 	"nearmetal/internal/traffic"
 )
 
-// emulatedPatience is how many times a repetition's bound is in emulated VMs.
+// emulatedPatience is the factor of a repetition's bound in emulated VMs.
 const emulatedPatience = 10
 
 // measured is the result of a repetition.
 type measured struct {
-	out, errs []byte // what the program printed
+	out, errs []byte // the program's output
 	seconds   float64
-	prepared  float64 // s of what need not be done again: the experiment's preparation, and the boot of VMs that stay up
-	late      bool    // it was killed at the bound of a run with a time
-	values    []extract.Value
+	// Seconds of work that need not be repeated: the experiment's preparation, and the boot of VMs that stay up.
+	prepared float64
+	late     bool // it was killed at the bound of a run with a time limit
+	values   []extract.Value
 }
 
-// invocation is a program as a variant runs it at a point.
+// invocation is a program as run by a variant at a point.
 type invocation struct {
-	words   []string // with the launcher's before the program's
-	env     []string // over the caller's
+	words   []string // beginning with the launcher's
+	env     []string // overrides the caller's
 	cpus    []int
 	dir     string // working directory
 	values  map[string]string
 	timeout time.Duration
-	prepare time.Duration // how long each command may take that prepares it
+	prepare time.Duration // bound of each command that prepares it
 }
 
-// command makes the invocation of a step; it touches no file.
+// command returns the invocation of a step; it accesses no file.
 func (r *runner) command(x *experiment, p, v int) (invocation, error) {
 	variant := &r.request.Variants[v]
 	values, err := r.request.values(&x.def, x.points[p], variant)
@@ -93,7 +94,7 @@ func (r *runner) command(x *experiment, p, v int) (invocation, error) {
 		if variant.Kind == "vm" {
 			c.env = append(c.env, variant.MPI.InVMs()...)
 		}
-		if os.Geteuid() == 0 { // Open MPI otherwise refuses
+		if os.Geteuid() == 0 { // otherwise Open MPI refuses to run
 			c.env = append(c.env, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 		}
 		l := mpi.Launch{Ranks: ranks, Threads: threads, Slots: variant.total(), CPUs: variant.CPUs, Export: export}
@@ -120,7 +121,7 @@ func memoryMB() string {
 	return strconv.FormatUint(n>>20, 10)
 }
 
-// measure carries one repetition out and reads its values.
+// measure executes one repetition and parses its values.
 func (r *runner) measure(ctx context.Context, s step) (measured, error) {
 	x, v := &r.exps[s.exp], &r.request.Variants[s.variant]
 	c, err := r.command(x, s.point, s.variant)
@@ -161,7 +162,7 @@ func (r *runner) measure(ctx context.Context, s step) (measured, error) {
 	case err != nil:
 		return m, err
 	case res.TimedOut:
-		r.vms.down() // whatever hangs there goes with its VMs
+		r.vms.down() // hanging processes end with their VMs
 		m.late = r.bound > 0
 		return m, &extract.Error{What: res.Status, Near: tail(res)}
 	case res.Status != "":
@@ -193,7 +194,7 @@ func (r *runner) measure(ctx context.Context, s step) (measured, error) {
 	return m, err
 }
 
-// tail returns the last lines of what a program that failed printed: its errors if there are any.
+// tail returns the last lines of a failed program's output: of its error output if there is any.
 func tail(r process.Result) []string {
 	if len(r.Err) > 0 {
 		return extract.Ends(r.Err)
@@ -201,8 +202,8 @@ func tail(r process.Result) []string {
 	return extract.Ends(r.Out)
 }
 
-// directory makes a step's working directory with its files, and prepares it the first time. late: that was killed at
-// the bound of a run with a time.
+// directory makes a step's working directory with its files, and prepares it the first time. late: the preparation
+// was killed at the bound of a run with a time limit.
 func (r *runner) directory(ctx context.Context, x *experiment, c invocation, s step) (late bool, err error) {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return false, explain(err, r.folder.dir)
@@ -216,7 +217,7 @@ func (r *runner) directory(ctx context.Context, x *experiment, c invocation, s s
 			return false, explain(err, r.folder.dir)
 		}
 	}
-	if x.prog.Read != "" { // a result of the repetition before must not be read again
+	if x.prog.Read != "" { // the previous repetition's result must not be read again
 		if err := os.Remove(filepath.Join(c.dir, x.prog.Read)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return false, err
 		}

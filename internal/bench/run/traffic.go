@@ -11,25 +11,25 @@ import (
 	"nearmetal/internal/traffic"
 )
 
-// counts reports whether a step counts what its ranks send to each other: a warm-up of an MPI program whose messages
-// may go over nearmetal's provider. What is measured does not count.
+// counts reports whether a step counts the messages between its ranks: a warm-up of an MPI program whose messages may
+// be sent over nearmetal's provider. Measured repetitions do not count.
 func (r *runner) counts(s step) bool {
 	v := &r.request.Variants[s.variant]
 	return r.request.Traffic && s.rep < 0 && r.exps[s.exp].def.Launch == "mpi" && (v.overProvider() || v.Kind == "vm")
 }
 
-// countsDir returns the directory for a step's counts, below its working directory, which VMs share. What an
-// earlier step left there is removed; the ranks make it.
+// countsDir returns the directory for a step's counts, below its working directory, which VMs share. Files of an
+// earlier step are removed; the ranks create it.
 func countsDir(dir string) (string, error) {
 	dir = filepath.Join(dir, "traffic")
 	return dir, os.RemoveAll(dir)
 }
 
-// noCarried is what interfaces carried where nobody asks.
+// noCarried replaces carried if the counters are not needed.
 func noCarried() []traffic.Carried { return nil }
 
-// carried reads what the VMs' interfaces have carried until now. The function that it returns says what they carried since,
-// nil where ranks can count what they send.
+// carried reads the counters of the VMs' interfaces. The function that it returns returns what they carried since,
+// nil if ranks can count their messages.
 func (m *vms) carried() (since func() []traffic.Carried) {
 	rec := m.c.Record()
 	if !job.Uncounted(&rec) {
@@ -39,13 +39,14 @@ func (m *vms) carried() (since func() []traffic.Carried) {
 	return func() []traffic.Carried { return job.Carried(rec.VMs, before, job.Interfaces(rec.Name)) }
 }
 
-// noteTraffic keeps what the ranks of a step counted, in place of what those of an earlier one did. What cannot be read
-// is a notice: it is no part of the result. carried is what the VMs' interfaces carried, where their ranks cannot count.
+// noteTraffic records the counts of a step's ranks, replacing those of an earlier one. Unreadable counts are a
+// notice, because they are not part of the result. carried is what the VMs' interfaces carried, if their ranks cannot
+// count.
 func (r *runner) noteTraffic(s step, dir string, carried []traffic.Carried) {
 	x, v := &r.exps[s.exp], &r.request.Variants[s.variant]
 	list, err := traffic.ReadDir(dir)
 	if os.IsNotExist(err) {
-		err = nil // nothing went over the provider
+		err = nil // no message was sent over the provider
 	}
 	m := traffic.Of(list)
 	if err == nil {

@@ -13,17 +13,17 @@ import (
 	"nearmetal/internal/words"
 )
 
-// Untuned takes away what paper 004 calls tuning (figure 8): huge pages, pinning and NUMA memory control.
+// Untuned turns off what paper 004 calls tuning (figure 8): huge pages, pinning and NUMA memory control.
 const Untuned = "untuned"
 
 // untuned are its switches.
 var untuned = []string{"hugepages", "pinning", "vnuma"}
 
-// Switches are what can be taken away from VMs, one at a time or joined by +, in the order of the help.
+// Switches are the switches of VMs that can be turned off, one at a time or joined by +, in the order of the help.
 var Switches = []string{"hugepages", "pinning", "vnuma", "locality", "region", "vf"}
 
-// switchOff is what taking a switch away changes in a cluster file, and its words; an error
-// says that there is nothing to take away.
+// switchOff has the change in a cluster file that turns a switch off, and its description; an error means that it is
+// already off.
 var switchOff = map[string]struct {
 	words string
 	off   func(c *spec.Cluster) error
@@ -73,26 +73,26 @@ func change(field *string, to, already string) error {
 	return nil
 }
 
-// Wish is which variants are asked for.
+// Wish describes the requested variants.
 type Wish struct {
 	Native bool  // all cores of the host
-	Cores  []int // and native ones with that many cores
+	Cores  []int // additional native ones with that many cores
 	VM     bool
-	Ablate []string // and VMs without these: a switch, several joined by +, or Untuned; each is a variant
+	Ablate []string // additional VMs without these: a switch, several joined by +, or Untuned; each is a variant
 	MPI    []mpi.Flavour
-	// Spec of the VMs, defaults filled in. Emulated says that its instructions will be.
+	// Spec of the VMs, defaults filled in. Emulated means that its instructions will be.
 	Spec     *spec.Cluster
 	Emulated bool
-	// Hosts is how many hosts the VMs are on that are reached by ssh, and VCPUs how many all of them have; 0: they are on
-	// this one.
+	// Hosts is the number of hosts of the VMs that are reached by ssh, and VCPUs the vCPUs of all of them; 0: they
+	// are on this one.
 	Hosts, VCPUs int
 	// Host, and a CPU of each of its cores.
 	Host record.Host
 	CPUs []int
 }
 
-// Variants returns the variants of a wish in their order: of each MPI, the native ones first,
-// which the others of that MPI are compared with.
+// Variants returns the variants of a wish in their order: for each MPI, first the native ones, with which the others
+// of that MPI are compared.
 func Variants(w Wish) ([]Variant, error) {
 	var plain []Variant
 	if w.Native {
@@ -149,7 +149,7 @@ func ablated(w *Wish, name string) (Variant, error) {
 		switch {
 		case err == nil:
 			off = append(off, n)
-		case name == Untuned: // what is off already is untuned
+		case name == Untuned: // a switch that is already off is untuned
 			already = err
 		default:
 			return Variant{}, err
@@ -217,8 +217,8 @@ func native(w *Wish, cores int) Variant {
 	return v
 }
 
-// virtual returns the VM variant of a cluster file. Its label is that of paper 002: VM.CORES.GIB
-// with the card's kind, then by label what was taken away.
+// virtual returns the VM variant of a cluster file. Its label is that of paper 002: VM.CORES.GIB with the card's
+// kind, followed by label for the switches turned off.
 func virtual(w *Wish, c *spec.Cluster, label string, without []string) Variant {
 	vms, cores, memory := 0, 0, spec.Size(0)
 	net := ""
@@ -242,11 +242,11 @@ func virtual(w *Wish, c *spec.Cluster, label string, without []string) Variant {
 		}
 	}
 	room := max(1, len(w.CPUs)-c.Placement.Reserve)
-	if cores == 0 { // shared out
+	if cores == 0 { // divided among the VMs
 		cores = max(vms, room/max(1, vms)*vms)
 	}
 	in := fmt.Sprintf("in %s with %s and %d MiB in all", words.Count(vms, "VM", "VMs"), words.Count(cores, "vCPU", "vCPUs"), memory>>20)
-	if w.Hosts > 0 { // the label and the record have what is of one host
+	if w.Hosts > 0 { // the label and the record describe one host
 		in = fmt.Sprintf("in %s with %s and %d MiB in all, shared out evenly over %s", words.Count(vms, "VM", "VMs"),
 			words.Count(w.VCPUs, "vCPU", "vCPUs"), memory>>20, words.Count(w.Hosts, "host", "hosts"))
 		vms, cores, memory = vms/w.Hosts, w.VCPUs/w.Hosts, memory/spec.Size(w.Hosts)
@@ -267,7 +267,7 @@ func virtual(w *Wish, c *spec.Cluster, label string, without []string) Variant {
 	return v
 }
 
-// Only returns the native variants of a list, and of the VMs those of the variant that has a label, whichever MPI they have.
+// Only returns the native variants of a list, and the VM variant with a label, for any MPI.
 func Only(list []Variant, label string) []Variant {
 	spec := ""
 	for _, v := range list {

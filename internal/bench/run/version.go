@@ -11,12 +11,11 @@ import (
 	"nearmetal/internal/bench/suite"
 )
 
-// versionBound is how long a program may take to say its version.
+// versionBound bounds the time in which a program prints its version.
 const versionBound = 20 * time.Second
 
-// versions asks the programs of all experiments for their versions, each once, where a suite
-// says how (programs[].version), and keeps them in the record. A program that does not tell
-// is none the worse for it.
+// versions queries the versions of the programs of all experiments, each once, if a suite states how
+// (programs[].version), and stores them in the record. A program that prints none is still used.
 func (r *runner) versions(ctx context.Context) {
 	asked := map[string]bool{}
 	for i := range r.exps {
@@ -33,7 +32,7 @@ func (r *runner) versions(ctx context.Context) {
 			}
 			res, err := process.Run(ctx, process.Command{Args: words, Env: natively(nil), Dir: r.folder.dir, Timeout: versionBound})
 			if err != nil {
-				continue // it cannot be started: its repetitions will say it
+				continue // it cannot be started: its repetitions will report it
 			}
 			r.versionIn(x, append(append(res.Out, '\n'), res.Err...))
 			break
@@ -41,10 +40,10 @@ func (r *runner) versions(ctx context.Context) {
 	}
 }
 
-// versionIn keeps the version that a program's text names, once a program.
+// versionIn stores the version in a program's text, once per program.
 func (r *runner) versionIn(x *experiment, text []byte) {
 	name := strings.TrimPrefix(x.prog.Name, "kernels/")
-	if r.record.Host.Versions[name] != "" || x.prog.Kernel != "" { // kernels have nearmetal's
+	if r.record.Host.Versions[name] != "" || x.prog.Kernel != "" { // kernels have nearmetal's version
 		return
 	}
 	if found := findVersion(&x.prog, text); found != "" {
@@ -55,11 +54,11 @@ func (r *runner) versionIn(x *experiment, text []byte) {
 	}
 }
 
-// maxVersion is what is kept of a version, in bytes.
+// maxVersion bounds a version, in bytes.
 const maxVersion = 100
 
-// findVersion returns the version that a text names: the group "value" of the program's
-// expression, or without one, where the text is a command's answer, its first line with a digit.
+// findVersion returns the version in a text: the group "value" of the program's expression, or without one, if the
+// text is a command's output, its first line with a digit.
 func findVersion(p *suite.Program, text []byte) string {
 	if p.VersionMatch != "" {
 		re, err := suite.Regexp(p.VersionMatch)
@@ -82,11 +81,11 @@ func findVersion(p *suite.Program, text []byte) string {
 	return ""
 }
 
-// plainText returns a program's words on one line, without control characters, and not long. It is not text.OneLine, because
-// versions are compared: a control character leaves a space, not a '?' that could be the program's.
+// plainText returns a program's text on one line, without control characters, and not long. text.OneLine is not used,
+// because versions are compared: a control character becomes a space, and not a '?' that could be the program's.
 func plainText(b []byte) string {
 	s := strings.Join(strings.Fields(strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) { // C1 ones too: some terminals obey them
+		if unicode.IsControl(c) { // including C1 characters, which some terminals interpret
 			return ' '
 		}
 		return c

@@ -31,7 +31,7 @@ func TestFindVersion(t *testing.T) {
 	}
 }
 
-// A program's version is in the record, by its own word or by its output's.
+// TestVersions: a program's version is in the record, from its version command or its output.
 func TestVersions(t *testing.T) {
 	q := request(t, "echo 8 1; echo release 7.5", "a")
 	p := &q.Suites[0].Experiments[0].Programs[0]
@@ -58,7 +58,7 @@ func TestChannels(t *testing.T) {
 	if c := channelsOf([]byte("channels used: many\n")); c != nil {
 		t.Errorf("%+v", c)
 	}
-	// A variant over the provider that did not take it has no result.
+	// A variant over the provider that did not use it has no result.
 	r := &runner{record: &record.Run{}}
 	x := &experiment{def: suite.Experiment{Launch: "mpi"}, names: []string{"osu/latency"}}
 	over := &Variant{Variant: record.Variant{Label: "v"}, MPI: mpi.Flavour{Name: "ivshmem"}}
@@ -72,7 +72,7 @@ func TestChannels(t *testing.T) {
 	}
 }
 
-// A native program has none of the variables that send ranks into VMs.
+// TestNatively: a native program has none of the variables that send ranks into VMs.
 func TestNatively(t *testing.T) {
 	t.Setenv("NEARMETAL_LAUNCH_TEST", "x")
 	t.Setenv("NEARMETAL_LAUNCH", "FI_PROVIDER")
@@ -83,7 +83,7 @@ func TestNatively(t *testing.T) {
 	}
 }
 
-// What programs print is anybody's: neither version nor channels may come of it unbounded.
+// FuzzProgramText: the output of programs is untrusted: neither version nor channels may be unbounded.
 func FuzzProgramText(f *testing.F) {
 	f.Add([]byte(said))
 	f.Add([]byte("# OSU MPI Latency Test v5.3\n\xff\x1b[2J"))

@@ -19,7 +19,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// vms is the one cluster that is up, and for what.
+// vms is the single cluster that is up, with its purpose.
 type vms struct {
 	c      *cluster.Cluster
 	key    string // variant and shape
@@ -27,8 +27,8 @@ type vms struct {
 	notice func(line string)
 }
 
-// want has the VMs up that a variant needs for an experiment, and running; for a native
-// variant the VMs that are up are stopped, so that they take nothing from it.
+// want makes sure that the VMs that a variant needs for an experiment are up and running; for a native variant the
+// VMs that are up are paused, so that they use no CPU time.
 func (m *vms) want(ctx context.Context, v *Variant, x *experiment, r *runner) error {
 	if v.Spec == nil {
 		return m.pause()
@@ -37,7 +37,7 @@ func (m *vms) want(ctx context.Context, v *Variant, x *experiment, r *runner) er
 	if x.def.Launch != "mpi" && x.def.Launch != suite.LaunchPair {
 		shape = "one"
 	}
-	// Variants that differ by their MPI alone share their VMs.
+	// Variants that differ only by their MPI share their VMs.
 	text, err := json.Marshal(v.Spec)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (m *vms) want(ctx context.Context, v *Variant, x *experiment, r *runner) er
 		oneVM(c)
 	}
 	c.Shares = append(c.Shares, spec.Share{Path: r.folder.dir, Target: r.folder.dir, Mode: "rw"})
-	c.RootWrites = true // its own folder, for its own programs
+	c.RootWrites = true // its own directory, for its own programs
 	c.Name = ""
 	m.c, err = cluster.Up(ctx, cluster.Start{Spec: c, Command: "nearmetal bench run"}, cluster.Events{Notice: m.notice})
 	if err != nil {
@@ -62,7 +62,7 @@ func (m *vms) want(ctx context.Context, v *Variant, x *experiment, r *runner) er
 	return m.note(r)
 }
 
-// note keeps the plan of the first VMs in the record.
+// note stores the plan of the first VMs in the record.
 func (m *vms) note(r *runner) error {
 	if r.record.Plan != nil {
 		return nil
@@ -83,8 +83,7 @@ func copySpec(text []byte) *spec.Cluster {
 	return &c
 }
 
-// oneVM puts the vCPUs and the memory of all VMs into one: programs that are not MPI's run
-// in a single VM.
+// oneVM gives the vCPUs and the memory of all VMs to one, because programs without MPI run in a single VM.
 func oneVM(c *spec.Cluster) {
 	if len(c.VMs) == 0 {
 		return
@@ -141,7 +140,7 @@ func (m *vms) down() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := m.resume(); err != nil {
-		cancel() // a VM that cannot go on is killed
+		cancel() // a VM that cannot continue is killed
 	}
 	if err := m.c.Down(ctx); err != nil {
 		m.notice(err.Error())
@@ -168,8 +167,8 @@ func (m *vms) run(ctx context.Context, x *experiment, v *Variant, c invocation) 
 	return m.inside(ctx, &rec, first, c)
 }
 
-// pair runs a command in a VM of one host as the server, and in one of another as the client, whose result it is. The server
-// ends by itself, or is killed when the client has failed.
+// pair runs a command in a VM of one host as the server, and in one of another host as the client, whose result it
+// returns. The server exits when the client has finished, or is killed if the client has failed.
 func (m *vms) pair(ctx context.Context, rec *state.Record, c invocation) (process.Result, error) {
 	if len(rec.Remote) < 2 || len(rec.Remote[0].VMs) == 0 || len(rec.Remote[1].VMs) == 0 {
 		return process.Result{}, errors.New("its server and its client need a VM each on two hosts")

@@ -13,16 +13,15 @@ import (
 	"nearmetal/internal/text"
 )
 
-// DefaultTimeout of a repetition.
+// DefaultTimeout is the default time limit of a repetition.
 const DefaultTimeout = 10 * time.Minute
 
-// Builtin are the words that stand in braces in commands, files and variables besides the
-// parameters.
+// Builtin are the names that may be used in braces in commands, files and variables in addition to the parameters.
 var Builtin = []string{"program", "ranks", "threads", "cores", "nodes", "dir", "memory-mb"}
 
 var names = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
 
-// check says what is wrong with a suite beyond its form, and fills in the defaults.
+// check reports the faults of a suite beyond its form, and fills in the defaults.
 func (r *reader) check(s *Suite) {
 	if s.Version != Version {
 		r.failKey("version", "is %d: this nearmetal reads version %d", s.Version, Version)
@@ -53,7 +52,7 @@ func (r *reader) check(s *Suite) {
 	}
 }
 
-// like fills in what an experiment takes from the earlier one that it names.
+// like fills in the values that an experiment inherits from the earlier one that it names.
 func (r *reader) like(earlier []Experiment, e *Experiment, key string) {
 	if e.Like == "" {
 		return
@@ -73,7 +72,7 @@ func (r *reader) like(earlier []Experiment, e *Experiment, key string) {
 			to.Field(i).Set(from.Field(i))
 		}
 	}
-	e.Programs = slices.Clone(e.Programs) // each inherits what its own experiment has
+	e.Programs = slices.Clone(e.Programs) // each inherits its own experiment's values
 }
 
 func (r *reader) experiment(e *Experiment, key string) {
@@ -144,7 +143,7 @@ func (r *reader) experiment(e *Experiment, key string) {
 	r.programs(e, key, known)
 }
 
-// texts looks at everything that has parameters in braces.
+// texts checks all texts that have parameters in braces.
 func (r *reader) texts(e *Experiment, key string, known []string) {
 	r.template(key+".ranks", e.Ranks, known)
 	r.template(key+".threads", e.Threads, known)
@@ -209,7 +208,7 @@ func (r *reader) programs(e *Experiment, key string, known []string) {
 	}
 }
 
-// inherit fills in what a program does not have itself, from its experiment.
+// inherit fills in a program's missing values from its experiment.
 func inherit(p *Program, e *Experiment) {
 	if p.Command == nil {
 		p.Command = e.Command

@@ -8,8 +8,8 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Expand puts values in the place of the names in braces: {size}, or {grid.0} for the part
-// before the first x of a value such as 2x4. {{ is a brace.
+// Expand replaces the names in braces by values: {size}, or {grid.0} for the part before the first x of a value such
+// as 2x4. {{ is a brace.
 func Expand(text string, values map[string]string) (string, error) {
 	var b strings.Builder
 	rest := text
@@ -83,10 +83,9 @@ func eachName(text string, f func(name string) error) error {
 // maxValues bounds the values of a parameter.
 const maxValues = 4096
 
-// Spread returns the values that a parameter's list stands for: ranges such as "1..all" and
-// "4..64" become the doublings in between with the last one. cores is what the variants have
-// at least, and same that they all have that many: only then is "all" a number, and else a
-// word that means each variant's own.
+// Spread returns the values of a parameter's list: ranges such as "1..all" and "4..64" become the doublings in
+// between with the last one. cores is the least number of the variants' cores, and same means that all have that
+// many: only then is "all" a number, and else a word that means each variant's own.
 func Spread(list []string, cores int, same bool) ([]string, error) {
 	var out []string
 	for _, v := range list {
@@ -125,8 +124,8 @@ func Spread(list []string, cores int, same bool) ([]string, error) {
 	return out, nil
 }
 
-// Count returns the number that a value stands for: 8, 2x4 (its product), all (the cores of a
-// variant) or all/2, at least 1.
+// Count returns the number that a value represents: 8, 2x4 (its product), all (the cores of a variant) or all/2, at
+// least 1.
 func Count(value string, cores int) (int, error) {
 	if rest, ok := strings.CutPrefix(value, "all"); ok {
 		if rest == "" {

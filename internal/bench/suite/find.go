@@ -15,7 +15,7 @@ import (
 //go:embed suites/*.yaml
 var shipped embed.FS
 
-// Shipped returns the suites that nearmetal comes with, by name.
+// Shipped returns nearmetal's own suites, by name.
 func Shipped() ([]*Suite, error) {
 	files, err := shipped.ReadDir("suites")
 	if err != nil {
@@ -36,7 +36,7 @@ func Shipped() ([]*Suite, error) {
 	return out, nil
 }
 
-// Source returns the text of a suite's file as it is, for users to begin with.
+// Source returns the unchanged text of a suite's file, for users to start from.
 func (s *Suite) Source() ([]byte, error) {
 	if s.File != "" {
 		return os.ReadFile(s.File)
@@ -44,7 +44,7 @@ func (s *Suite) Source() ([]byte, error) {
 	return shipped.ReadFile("suites/" + s.Name + ".yaml")
 }
 
-// UserDir is where users keep suites of their own.
+// UserDir returns the directory of users' own suites.
 func UserDir() string {
 	if dir, err := os.UserConfigDir(); err == nil {
 		return filepath.Join(dir, "nearmetal", "suites")
@@ -52,7 +52,7 @@ func UserDir() string {
 	return ""
 }
 
-// ProgramsDir is where bench install puts programs for a user who is not root.
+// ProgramsDir returns the directory into which bench install installs programs for a user who is not root.
 func ProgramsDir() string {
 	dir := os.Getenv("XDG_DATA_HOME")
 	if dir == "" {
@@ -65,8 +65,8 @@ func ProgramsDir() string {
 	return filepath.Join(dir, "nearmetal", "programs")
 }
 
-// All returns every suite: the shipped ones, those in the user's directory, and those of files;
-// a later one of the same name takes the place of an earlier.
+// All returns every suite: the shipped ones, those in the user's directory, and those of files; a later one replaces
+// an earlier one with the same name.
 func All(files []string) ([]*Suite, error) {
 	list, err := Shipped()
 	if err != nil {
@@ -101,7 +101,7 @@ func put(list []*Suite, s *Suite) []*Suite {
 	return append(list, s)
 }
 
-// Select returns what arguments name: SUITE for all of its experiments, SUITE/EXPERIMENT for one.
+// Select returns the suites that arguments name: SUITE for all of its experiments, SUITE/EXPERIMENT for one.
 func Select(list []*Suite, args []string) ([]*Suite, error) {
 	var out []*Suite
 	for _, arg := range args {
@@ -136,7 +136,7 @@ func Select(list []*Suite, args []string) ([]*Suite, error) {
 	return out, nil
 }
 
-// merge adds a suite, its experiments to those of the same suite that are there.
+// merge adds a suite; its experiments are added to those of an existing suite with the same name.
 func merge(list []*Suite, s *Suite) []*Suite {
 	for _, have := range list {
 		if have.Name != s.Name {

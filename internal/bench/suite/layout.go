@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Words that values may have and that depend on where an experiment runs.
+// Values that depend on where an experiment runs.
 const (
 	AllGrid   = "all-grid"
 	AllBlock  = "all-block"
@@ -48,8 +48,8 @@ func NextRanks(rule string, n int) int {
 	return n
 }
 
-// Grid returns the process grid P x Q of a number of ranks as HPL's FAQ has it: "P and Q should be approximately equal,
-// with Q slightly larger than P".
+// Grid returns the process grid P x Q for a number of ranks according to HPL's FAQ: "P and Q should be approximately
+// equal, with Q slightly larger than P".
 func Grid(ranks int) string {
 	p := 1
 	for i := 1; i*i <= ranks; i++ {
@@ -60,16 +60,17 @@ func Grid(ranks int) string {
 	return fmt.Sprintf("%dx%d", p, ranks/p)
 }
 
-// blocks are HPL's block sizes, from that of paper 004 down. HPL's FAQ has good ones between 32 and 256. Each divides the
-// first, so that an order that is a multiple of it is one of all.
+// blocks are HPL's block sizes, from that of paper 004 down. HPL's FAQ recommends sizes between 32 and 256. Each
+// divides the first, so that an order that is a multiple of the first is a multiple of all.
 var blocks = []int{192, 96, 64, 32}
 
-// blocksEach is how many blocks each process has along the longer side of the grid, at least: HPL's FAQ has "the smallest
-// NB, the better the load balance", and for speed a large one. The number is ours.
+// blocksEach is the least number of blocks that each process has along the longer side of the grid: according to
+// HPL's FAQ "the smallest NB, the better the load balance", while a large one is faster. The number is nearmetal's
+// choice.
 const blocksEach = 4
 
-// Block returns the block size NB of a matrix of order n on a process grid such as 3x4: the largest of which every
-// process has some blocks.
+// Block returns the block size NB for a matrix of order n on a process grid such as 3x4: the largest one with which
+// every process has some blocks.
 func Block(n int, grid string) (int, error) {
 	longer := 1
 	for _, side := range strings.Split(grid, "x") {
@@ -87,8 +88,9 @@ func Block(n int, grid string) (int, error) {
 	return blocks[len(blocks)-1], nil
 }
 
-// Order returns the order N of HPL's matrix for a memory in bytes and a block size nb, which may be AllBlock. HPL's FAQ has 80 % of the
-// memory, which leaves a fifth to the operating system; N is a multiple of nb, and at least that.
+// Order returns the order N of HPL's matrix for a memory in bytes and a block size nb, which may be AllBlock. HPL's
+// FAQ recommends 80 % of the memory, which leaves a fifth to the operating system; N is a multiple of nb, and at
+// least that.
 func Order(memory uint64, nb string) (string, error) {
 	if nb == AllBlock {
 		nb = strconv.Itoa(blocks[0])

@@ -18,11 +18,11 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Bounds of a suite file, so that one from a stranger costs little.
+// Bounds of a suite file, so that an untrusted one costs little.
 const (
 	maxFile  = 1 << 20 // bytes
 	maxItems = 1024    // in a list or map
-	maxTold  = 20      // mistakes
+	maxTold  = 20      // reported mistakes
 )
 
 // Load reads the suite file at path.
@@ -46,8 +46,8 @@ func Load(path string) (*Suite, error) {
 	return s, err
 }
 
-// Parse reads a suite file's text, where name stands for it in errors, fills in the defaults
-// and checks it. The error is a *spec.Problems: each mistake with its line and column.
+// Parse parses a suite file's text, fills in the defaults and checks it; name is used in errors. The error is a
+// *spec.Problems: each mistake with its line and column.
 func Parse(name string, text []byte) (*Suite, error) {
 	r := &reader{file: name, places: map[string][2]int{}}
 	s := &Suite{}
@@ -63,7 +63,7 @@ func Parse(name string, text []byte) (*Suite, error) {
 	return s, nil
 }
 
-// reader carries YAML nodes into the types of this package.
+// reader decodes YAML nodes into the types of this package.
 type reader struct {
 	file     string
 	problems spec.Problems
@@ -139,7 +139,7 @@ var (
 	parameterNames = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 )
 
-// value reads n into v; key is its path.
+// value decodes n into v; key is its path.
 func (r *reader) value(n *yaml.Node, v reflect.Value, key string) {
 	r.places[key] = [2]int{n.Line, n.Column}
 	switch {
@@ -255,7 +255,7 @@ func (r *reader) keys(n *yaml.Node, key string, f func(k, value *yaml.Node)) {
 	}
 }
 
-// list reads a list; one value stands for a list of it.
+// list decodes a list; a single value represents a list of it.
 func (r *reader) list(n *yaml.Node, v reflect.Value, key string) {
 	items := []*yaml.Node{n}
 	switch {
@@ -288,13 +288,13 @@ func (r *reader) mapping(n *yaml.Node, v reflect.Value, key string) {
 	})
 }
 
-// parameters reads NAME: VALUE, NAME: [VALUES] or NAME: {values: …, quick: …} in its order.
+// parameters decodes NAME: VALUE, NAME: [VALUES] or NAME: {values: …, quick: …} in their order.
 func (r *reader) parameters(n *yaml.Node, v reflect.Value, key string) {
 	if n.Kind != yaml.MappingNode {
 		r.fail(n, key, "is %s but must be names with values", kindNames[n.Kind])
 		return
 	}
-	out := []Parameter{} // not nil: with like, {} says that there are none
+	out := []Parameter{} // not nil: with like, {} means that there are none
 	r.keys(n, key, func(k, value *yaml.Node) {
 		p := Parameter{Name: k.Value}
 		at := join(key, k.Value)

@@ -50,7 +50,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Every mistake is reported with its place.
+// TestMistakes: every mistake is reported with its place.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"version: 1", "version: 2", "m.yaml:1:10: version: is 2"},
@@ -185,7 +185,7 @@ func FuzzExpand(f *testing.F) {
 	})
 }
 
-// What an experiment does not say it takes from the earlier one that it is like.
+// TestLike: an experiment inherits missing values from the earlier one that it is like.
 func TestLike(t *testing.T) {
 	const text = `version: 1
 suite: t

@@ -1,5 +1,5 @@
-// Package verdict says whether one side of a benchmark is faster than another, from repetitions that were made alternating on
-// a machine whose cores another host may move.
+// Package verdict decides whether one side of a benchmark is faster than another, from alternating repetitions on a
+// machine whose cores another host may move.
 package verdict
 
 import (
@@ -8,21 +8,22 @@ import (
 	"nearmetal/internal/stats"
 )
 
-// Looks are the counts of repetitions after which a verdict is looked for, each twice the one before. The first is the least
-// that has an interval at all at the level of one look. A point that is undecided after the last stays so.
+// Looks are the counts of repetitions after which a verdict is computed, each twice the previous one. The first is
+// the smallest with an interval at the level of one look. A point that is undecided after the last stays so.
 var Looks = [...]int{7, 14, 28}
 
 const (
-	// Margin is the difference, as a share, up to which two sides count as equal: that of bench-fabric for an earlier build.
+	// Margin is the relative difference up to which two sides count as equal: that of bench-fabric for an earlier
+	// build.
 	Margin = 0.02
-	// Wrong is how often a point's verdict is wrong at most, as a share, over all looks: that it is called faster and is not,
-	// slower and is not, or equal and differs by more than the margin.
+	// Wrong is the maximum probability, over all looks, that a point's verdict is wrong: that it is called faster and
+	// is not, slower and is not, or equal and differs by more than the margin.
 	Wrong = 0.05
 )
 
-// level is that of the interval at one look. The looks share what may be wrong: the probability that one of several events
-// happens is at most the sum of theirs (Bonferroni; O. J. Dunn, "Multiple comparisons among means", Journal of the American
-// Statistical Association 56, 1961, p. 52).
+// level is the level of the interval at one look. The looks share the probability of an error: the probability that
+// one of several events happens is at most the sum of theirs (Bonferroni; O. J. Dunn, "Multiple comparisons among
+// means", Journal of the American Statistical Association 56, 1961, p. 52).
 const level = 1 - Wrong/float64(len(Looks))
 
 // Word is a verdict on one point.
@@ -41,12 +42,12 @@ type Value struct {
 	Rep      int
 	Value    float64 // in the metric's unit
 	PingPong float64 // of a cache line between two cores around the repetition, in us; 0: not known
-	Moved    bool    // the cores were moved meanwhile
+	Moved    bool    // the cores were moved during the repetition
 }
 
-// Ratios returns the performance of a over that of b for each repetition that both have in one state of the cores, above 1
-// where a is better. more says that a larger value is better. Of several states it takes the one with the most pairs. Values
-// that are not positive have no ratio.
+// Ratios returns the performance of a over that of b for each repetition that both have in one state of the cores,
+// above 1 if a is better. more means that a larger value is better. Of several states it uses the one with the most
+// pairs. Values that are not positive have no ratio.
 func Ratios(a, b []Value, more bool) []float64 {
 	other := map[int]*Value{}
 	for i := range b {
@@ -88,8 +89,8 @@ func Ratios(a, b []Value, more bool) []float64 {
 	return out
 }
 
-// Judge returns the median of ratios with its interval at the level of one look, and the verdict that follows from the
-// interval: equal if it lies within the margin, faster if above 1, slower if below 1.
+// Judge returns the median of ratios with its interval at the level of one look, and the resulting verdict: equal if
+// the interval is within the margin, faster if above 1, slower if below 1.
 func Judge(ratios []float64) (stats.Interval, Word) {
 	ci := stats.MedianCI(ratios, level)
 	switch {

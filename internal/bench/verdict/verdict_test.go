@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// series draws repetitions of two sides, a being truth times as fast as b. noise is what both have in common in a
-// repetition and what each has of its own.
+// series draws repetitions of two sides; a is truth times as fast as b. noise has the factors that both share in a
+// repetition and those of each.
 type series struct {
 	name  string
 	truth float64
-	draw  func(r *rand.Rand) (common, a, b float64) // factors of a time; a and b are alike distributed
+	draw  func(r *rand.Rand) (common, a, b float64) // factors of a time; a and b have the same distribution
 	moves float64                                   // probability that the cores are in the other state
 }
 
@@ -31,7 +31,7 @@ func (s *series) repetitions(r *rand.Rand, n int) (a, b []Value) {
 	return a, b
 }
 
-// look carries out the looks of one point, as a run does, and returns the last one's word.
+// look evaluates the looks of one point, as a run does, and returns the last one's word.
 func look(a, b []Value) (w Word, n int) {
 	for _, n = range Looks {
 		if _, w = Judge(Ratios(a[:n], b[:n], false)); w != Undecided {
@@ -47,14 +47,14 @@ func normal(sd float64) func(*rand.Rand) (float64, float64, float64) {
 	}
 }
 
-// busy takes time at random: mostly little, at times very much.
+// busy draws random delays: mostly short ones, sometimes very long ones.
 func busy(r *rand.Rand) (float64, float64, float64) {
 	one := func() float64 { return 1 + 0.02*math.Pow(r.Float64(), -0.8) }
 	return 1, one(), one()
 }
 
-// Verdicts on samples of which the truth is known are wrong no more often than is promised, however the noise is
-// distributed, and although each point is looked at several times.
+// TestFalseVerdicts: verdicts on samples with a known truth are wrong no more often than promised, for any
+// distribution of the noise, and although each point is looked at several times.
 func TestFalseVerdicts(t *testing.T) {
 	const points = 4000
 	edge := 1 / (1 - Margin)
@@ -82,13 +82,13 @@ func TestFalseVerdicts(t *testing.T) {
 	}
 }
 
-// What differs clearly is decided, most of it at the first look, also where the cores are moved.
+// TestDecides: a clear difference is decided, mostly at the first look, also if the cores are moved.
 func TestDecides(t *testing.T) {
 	const points = 500
 	for _, c := range []struct {
 		series
 		want  Word
-		least int // points of points with that word
+		least int // least number of points with that word
 	}{
 		{series{"faster", 1.1, normal(0.03), 0}, Faster, 495},
 		{series{"slower", 0.9, normal(0.03), 0}, Slower, 495},
@@ -108,7 +108,7 @@ func TestDecides(t *testing.T) {
 	}
 }
 
-// Only repetitions of one state of the cores make a pair.
+// TestRatios: only repetitions in one state of the cores make a pair.
 func TestRatios(t *testing.T) {
 	v := func(rep int, value, pingpong float64) Value { return Value{Rep: rep, Value: value, PingPong: pingpong} }
 	moved := v(3, 1, 0.2)
@@ -135,7 +135,7 @@ func TestRatios(t *testing.T) {
 	}
 }
 
-// The same sides in the other order have the opposite verdict.
+// TestOpposite: the same sides in the other order have the opposite verdict.
 func TestOpposite(t *testing.T) {
 	opposite := map[Word]Word{Faster: Slower, Slower: Faster, Equal: Equal, Undecided: Undecided}
 	r := rand.New(rand.NewSource(2))

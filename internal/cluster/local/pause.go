@@ -19,7 +19,7 @@ import (
 // pauses are the holders of one VM.
 type pauses struct {
 	mu      sync.Mutex
-	holders map[any]bool // holder to whether it wants the VM stopped
+	holders map[any]bool     // holder to whether it wants the VM stopped
 	stopped backend.Instance // nil: the VM runs; an earlier instance than the VM's: a restart has ended it
 }
 

@@ -14,8 +14,8 @@ import (
 	"nearmetal/internal/sockpair"
 )
 
-// Run starts the agent's program as a process of this VM, whose channel is conn, and returns when either has ended. before
-// are words that go before its command line, for tests; the program is descriptor 4 there.
+// Run starts the agent's program as a process of this VM, whose channel is conn, and returns when either has ended.
+// before are words that precede its command line, for tests; the program is then descriptor 4.
 func Run(ctx context.Context, program []byte, name string, conn net.Conn, before ...string) error {
 	defer conn.Close()
 	fd, err := unix.MemfdCreate("nearmetal-agent", unix.MFD_CLOEXEC)
@@ -46,7 +46,7 @@ func Run(ctx context.Context, program []byte, name string, conn net.Conn, before
 	go func() { io.Copy(ours, conn); ended <- struct{}{} }()
 	go func() { io.Copy(conn, ours); ended <- struct{}{} }()
 	<-ended
-	// The agent ends when its channel does, and what it runs with it.
+	// The agent and the programs it runs end with its channel.
 	ours.Close()
 	conn.Close()
 	err = cmd.Wait()

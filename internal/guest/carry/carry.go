@@ -1,5 +1,6 @@
-// Package carry is the agent's carrier where a VM is reached over a network: TLS in which both ends prove to have one
-// secret. The secret is the VM's own. It reaches the VM on its configuration drive, as cloud-init's user data.
+// Package carry is the agent's carrier for a VM that is reached over a network: TLS in which both ends prove that
+// they know one secret. The secret is the VM's own. It reaches the VM on its configuration drive, as cloud-init's
+// user data.
 package carry
 
 import (
@@ -24,24 +25,24 @@ import (
 // Port is the TCP port that the agent listens on.
 const Port = 7641
 
-// Settings are what a VM gets.
+// Settings are passed to a VM.
 type Settings struct {
 	Name   string `json:"name"`   // of the VM
 	Secret string `json:"secret"` // 32 bytes, in hexadecimal digits
-	Listen string `json:"listen"` // address and port; ":7641" is any
-	Config string `json:"config"` // what the agent reads (guest.Config)
+	Listen string `json:"listen"` // address and port; ":7641" is any address
+	Config string `json:"config"` // the agent's configuration (guest.Config)
 }
 
 const (
 	secretBytes = 32
 	settingsMax = 1 << 20 // bytes
-	// dataMax bounds user data in bytes: 65535 in base64, which is OpenStack's bound.
+	// dataMax bounds user data in bytes: 65535 in base64, which is OpenStack's limit.
 	dataMax = 65535/4*3 - 32
-	// handshakeTime bounds how long a caller may take to prove that it has the secret.
+	// handshakeTime bounds the time in which a caller has to prove that it knows the secret.
 	handshakeTime = 10 * time.Second
 )
 
-// NewSecret returns a new secret as Settings have it.
+// NewSecret returns a new secret in the form of Settings.
 func NewSecret() (string, error) {
 	var b [secretBytes]byte
 	_, err := rand.Read(b[:])
@@ -56,8 +57,8 @@ func config(secret string) (*tls.Config, error) {
 	return network.SecretTLS(b)
 }
 
-// UserData is the text by which cloud-init starts the agent, in an image that has nearmetal: JSON is YAML. The settings are in
-// a file of root's, in memory, which the agent removes when it has read it.
+// UserData returns the text with which cloud-init starts the agent, in an image with nearmetal; JSON is valid YAML.
+// The settings are in a file of root in memory, which the agent removes after reading it.
 func (s Settings) UserData() ([]byte, error) {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -74,7 +75,7 @@ func (s Settings) UserData() ([]byte, error) {
 	return append([]byte("#cloud-config\n"), data...), err
 }
 
-// ReadSettings reads a file of settings and removes it: the secret is in no file afterwards.
+// ReadSettings reads a file of settings and removes it, so that no file contains the secret afterwards.
 func ReadSettings(path string) (*Settings, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -91,7 +92,7 @@ func ReadSettings(path string) (*Settings, error) {
 	return s, os.Remove(path)
 }
 
-// Hosts are the lines of /etc/hosts that a configuration has, without those that could not be such lines.
+// Hosts returns the lines of /etc/hosts in a configuration, without invalid ones.
 func (s *Settings) Hosts() []string {
 	var lines []string
 	for _, line := range strings.Split(s.Config, "\n") {
@@ -103,7 +104,7 @@ func (s *Settings) Hosts() []string {
 	return lines
 }
 
-// Dial connects to a VM's agent, which proves to have the secret.
+// Dial connects to a VM's agent, which proves that it knows the secret.
 func Dial(ctx context.Context, address, secret string) (net.Conn, error) {
 	c, err := config(secret)
 	if err != nil {
@@ -115,7 +116,8 @@ func Dial(ctx context.Context, address, secret string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A certificate that the other end refuses is an error of the first read only: with TLS 1.3 this end is done before.
+	// If the other end rejects the certificate, only the first read fails: with TLS 1.3 this end completes the
+	// handshake earlier.
 	t := conn.(*tls.Conn)
 	if end, ok := ctx.Deadline(); ok {
 		t.SetReadDeadline(end)
@@ -129,11 +131,11 @@ func Dial(ctx context.Context, address, secret string) (net.Conn, error) {
 	return conn, nil
 }
 
-// welcome is the byte that the VM's end sends first, to who has proven to have the secret.
+// welcome is the byte that the VM's end sends first, to a caller that has proved that it knows the secret.
 const welcome = '+'
 
-// Accept returns the first caller that proves to have the secret. Others are closed, and cannot keep it from being
-// found. It ends with the context or the listener.
+// Accept returns the first caller that proves that it knows the secret. Others are closed, and cannot block that
+// caller. It fails when the context or the listener ends.
 func Accept(ctx context.Context, l net.Listener, secret string) (net.Conn, error) {
 	c, err := config(secret)
 	if err != nil {
@@ -179,7 +181,7 @@ func Accept(ctx context.Context, l net.Listener, secret string) (net.Conn, error
 	}
 }
 
-// greet has a caller prove that it has the secret, within handshakeTime.
+// greet has a caller prove that it knows the secret, within handshakeTime.
 func greet(ctx context.Context, raw net.Conn, c *tls.Config) (net.Conn, error) {
 	t := tls.Server(raw, c)
 	t.SetDeadline(time.Now().Add(handshakeTime))

@@ -33,7 +33,8 @@ func secret(t *testing.T) string {
 	return s
 }
 
-// Both ends have to have the secret. Who has it not, says nothing or hangs up does not keep the owner away.
+// TestSecret: both ends must know the secret. Callers that do not know it, send nothing or hang up do not block the
+// owner.
 func TestSecret(t *testing.T) {
 	l, s := listen(t), secret(t)
 	got := make(chan net.Conn, 1)
@@ -83,14 +84,15 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// Callers that say nothing take no place from the owner, who comes from another address or their own, and gets in at once.
+// TestFlood: callers that send nothing do not block the owner, who comes from another address or the same one, and is
+// accepted at once.
 func TestFlood(t *testing.T) {
 	for name, from := range map[string]string{"another address": "127.0.0.2", "the owner's own": "127.0.0.1"} {
 		t.Run(name, func(t *testing.T) {
 			l, s := listen(t), secret(t)
 			at := l.Addr().String()
 			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-			for range 300 { // the listener has them before the owner
+			for range 300 { // the listener gets them before the owner
 				c, err := d.Dial("tcp", at)
 				if err != nil {
 					t.Fatal(err)
@@ -121,7 +123,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// A program in the VM's place that has not the secret is not taken for it.
+// TestImpostor: a program in the VM's place that does not know the secret is not accepted.
 func TestImpostor(t *testing.T) {
 	l, s := listen(t), secret(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -133,7 +135,7 @@ func TestImpostor(t *testing.T) {
 	}
 }
 
-// The settings are in a file until they are read, and in cloud-init's words before.
+// TestSettings: the settings are in a file until they are read, and before that in cloud-init's user data.
 func TestSettings(t *testing.T) {
 	s := Settings{Name: "vm0", Secret: secret(t), Listen: ":7641", Config: "version 1\nhost 10.0.0.7 vm0 vm0.demo\nhost nonsense x\nhost 10.0.0.8\n"}
 	data, err := s.UserData()

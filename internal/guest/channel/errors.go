@@ -6,14 +6,14 @@ import (
 	"io"
 )
 
-// ErrClosed is what the streams of a Mux that was closed on this side give.
+// ErrClosed is the error of the streams of a Mux that was closed on this side.
 var ErrClosed = errors.New("the channel is closed")
 
 // CarrierError is the error of every stream whose carrier ended.
 type CarrierError struct {
-	Name   string // of the Mux: whose end it is
+	Name   string // name of the Mux's other side
 	Cause  error
-	Detail string // what Options.Explain said
+	Detail string // result of Options.Explain
 }
 
 func (e *CarrierError) Error() string {
@@ -33,7 +33,7 @@ func (e *CarrierError) Error() string {
 
 func (e *CarrierError) Unwrap() error { return e.Cause }
 
-// ProtocolError says how the other side broke the protocol.
+// ProtocolError reports how the other side violated the protocol.
 type ProtocolError struct{ What string }
 
 func (e *ProtocolError) Error() string { return "the other side sent " + e.What }
@@ -42,8 +42,8 @@ func protocolError(format string, a ...any) error {
 	return &ProtocolError{fmt.Sprintf(format, a...)}
 }
 
-// ResetError is the error of a stream that the other side reset. Text is
-// clean: one or more lines of printable text.
+// ResetError is the error of a stream that the other side reset. Text is sanitized: one or more lines of printable
+// text.
 type ResetError struct{ Text string }
 
 func (e *ResetError) Error() string { return e.Text }

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// Field is one key and its value. Neither holds a NUL; a key is not empty and holds no '='.
+// Field is a key with a value. Neither contains a NUL; a key is not empty and contains no '='.
 type Field struct{ Key, Value string }
 
-// Fields are the header of a stream, a message, or a HELLO. A key may occur
-// more than once: then it is a list.
+// Fields are the header of a stream, a message, or a HELLO. A key that occurs more than once is a list.
 type Fields []Field
 
 // Get returns the first value of key, or "".
@@ -56,8 +55,7 @@ next:
 	return out
 }
 
-// Uint returns the number that is the first value of key, or an error if it
-// is missing, no decimal number, or above most.
+// Uint returns the first value of key as a number, or an error if it is missing, not a decimal number, or above most.
 func (f Fields) Uint(key string, most uint64) (uint64, error) {
 	n, err := strconv.ParseUint(f.Get(key), 10, 64)
 	if err != nil || n > most {
@@ -76,7 +74,7 @@ func validField(key, value string) error {
 	return nil
 }
 
-// maxFields is the most fields that are taken in one piece.
+// maxFields is the maximum number of fields that are accepted in one piece.
 const maxFields = 64 << 10
 
 // Encode returns the fields as `key=value` texts, each ended by a NUL.
@@ -94,7 +92,7 @@ func (f Fields) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// DecodeFields reads what Encode wrote, from anybody.
+// DecodeFields decodes the output of Encode, from an untrusted source.
 func DecodeFields(b []byte) (Fields, error) {
 	n := bytes.Count(b, []byte{0})
 	if n > maxFields {

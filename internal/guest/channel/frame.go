@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Version of the protocol. A side that meets another version ends the carrier.
+// Version of the protocol. A side that receives another version ends the carrier.
 const Version = 1
 
 const (
@@ -13,13 +13,13 @@ const (
 	HeaderSize = 12
 	// MaxPayload of a frame in bytes.
 	MaxPayload = 64 << 10
-	// MaxHeader is the greatest encoded kind and header of a stream in bytes.
+	// MaxHeader is the maximum size of the encoded kind and header of a stream in bytes.
 	MaxHeader = 1 << 20
-	// MaxMessage is the greatest message (a frame on LaneMessage) in bytes.
+	// MaxMessage is the maximum size of a message (a frame on LaneMessage) in bytes.
 	MaxMessage = 2048
-	// maxText is the greatest text of a RESET in bytes.
+	// maxText is the maximum size of the text of a RESET in bytes.
 	maxText = 1024
-	// maxHello is the greatest HELLO in bytes.
+	// maxHello is the maximum size of a HELLO in bytes.
 	maxHello = 4096
 
 	magic = 0x4e
@@ -29,18 +29,18 @@ const (
 const (
 	LaneData    = 0 // bytes: standard input one way, standard output the other
 	LaneError   = 1 // bytes: standard error
-	LaneMessage = 2 // Fields, one message a frame
+	LaneMessage = 2 // Fields, one message per frame
 	lanes       = 3
 )
 
 var (
-	// initialCredit is what a side may send on a lane before it was granted anything, in bytes.
+	// initialCredit is the number of bytes that a side may send on a lane before it is granted any.
 	initialCredit = [lanes]int{64 << 10, 64 << 10, 4 << 10}
-	// maxCredit is the most that a side may have been granted and not used.
+	// maxCredit is the maximum number of bytes that a side may have been granted and not used.
 	maxCredit = [lanes]int{256 << 10, 256 << 10, 4 << 10}
 )
 
-// FrameType says what a frame is for.
+// FrameType is the purpose of a frame.
 type FrameType uint8
 
 // The types of frames. HELLO, PING and PONG are on stream 0; a RESET there ends the carrier.
@@ -80,8 +80,8 @@ func AppendFrame(b []byte, t FrameType, lane uint8, stream uint32, payload []byt
 	return append(b, payload...)
 }
 
-// DecodeHeader reads and checks the HeaderSize bytes at the start of a frame:
-// what can be known to be wrong without a carrier's state is an error here.
+// DecodeHeader decodes and checks the HeaderSize bytes at the start of a frame. It rejects all faults that can be
+// detected without a carrier's state.
 func DecodeHeader(b []byte) (FrameHeader, error) {
 	if len(b) < HeaderSize {
 		return FrameHeader{}, protocolError("a frame's header of %d bytes, not %d", len(b), HeaderSize)
@@ -99,7 +99,7 @@ func DecodeHeader(b []byte) (FrameHeader, error) {
 	}
 	h.Length = int(n)
 
-	least, most := 0, 0 // of Length
+	least, most := 0, 0 // bounds of Length
 	onStream0, onStreams := false, true
 	topLane := uint8(0)
 	switch h.Type {

@@ -15,32 +15,31 @@ import (
 
 // Options of a Mux.
 type Options struct {
-	// Name of the other side in errors: "vm0", "cluster demo".
+	// Name is the name of the other side in errors: "vm0", "cluster demo".
 	Name string
-	// Initiator numbers its streams odd; the other side's must be even. The
-	// host is the initiator towards a VM, a client towards a cluster's owner.
+	// Initiator makes the streams of this side odd; the other side's must be even. The host is the initiator towards
+	// a VM, a client towards a cluster's owner.
 	Initiator bool
-	// Hello is sent to the other side, beside `protocol`.
+	// Hello is sent to the other side, in addition to `protocol`.
 	Hello Fields
-	// Accept decides about each stream that the other side opens; nil refuses
-	// all. It is called by the goroutine that reads the carrier: it must not wait.
+	// Accept routes each stream that the other side opens; nil rejects all. It is called by the goroutine that reads
+	// the carrier and must not block.
 	Accept func(kind string, header Fields) (Route, error)
-	// Quiet keeps HELLO back until another frame goes out: the carrier is not written to before.
+	// Quiet delays HELLO until another frame is sent: nothing is written to the carrier before.
 	Quiet bool
-	// MaxStreams is the most streams of the other side at a time; 0: 1024.
+	// MaxStreams is the maximum number of concurrent streams of the other side; 0: 1024.
 	MaxStreams int
-	// MaxHeaders is the most bytes of headers of the other side's streams at a time; 0: 4 MiB.
+	// MaxHeaders is the maximum total size of the headers of the other side's streams in bytes; 0: 4 MiB.
 	MaxHeaders int
-	// Explain returns text that is put at the end of the error when the
-	// carrier ends (the last lines of a console); nil: none. It is given 5 s.
+	// Explain returns text that is appended to the error when the carrier ends (the last lines of a console); nil:
+	// none. It has 5 s.
 	Explain func() string
-	// StallTimeout is how long the other side may read nothing while relayed
-	// data waits for it, before its carrier is ended; 0: 60 s.
+	// StallTimeout is how long the other side may read nothing while relayed data waits for it, before its carrier is
+	// ended; 0: 60 s.
 	StallTimeout time.Duration
 }
 
-// Route says what becomes of a stream that the other side opened: either a
-// handler gets it, or it goes on to another Mux.
+// Route is the destination of a stream that the other side opened: a handler, or another Mux.
 type Route struct {
 	Handle func(*Stream) // run in a goroutine; the stream is closed when it returns
 	Mux    *Mux          // where a stream of the same kind is opened
@@ -48,12 +47,12 @@ type Route struct {
 }
 
 const (
-	// queueLocal is how many bytes may wait for the carrier before a Write of this process waits.
+	// queueLocal is how many bytes may be queued for the carrier before a Write of this process blocks.
 	queueLocal = 256 << 10
-	// queueRelay is the same for frames that are passed on.
+	// queueRelay is the same limit for frames that are relayed.
 	queueRelay = 1 << 20
-	// queueMost is how many bytes may wait at all: what is beyond queueRelay
-	// are answers that cannot wait. A carrier with more is ended.
+	// queueMost is the limit for all queued bytes: answers, which cannot wait, may exceed queueRelay. A carrier with
+	// more is ended.
 	queueMost = 4 << 20
 )
 
@@ -63,15 +62,15 @@ type Mux struct {
 	conn io.ReadWriteCloser
 
 	mu      sync.Mutex
-	cond    *sync.Cond // the queue, closing or err changed
+	cond    *sync.Cond // signals changes of the queue, closing or err
 	queue   []byte     // frames that wait for the carrier
-	held    int        // bytes of it that wait for more: HELLO, if Options.Quiet
+	held    int        // bytes of it that wait for more data: HELLO, if Options.Quiet
 	writing bool       // a batch is being written
-	moved   time.Time  // when the carrier last took a batch
+	moved   time.Time  // when the carrier last accepted a batch
 	streams map[uint32]endpoint
-	next    uint32 // id of the next stream of this side
-	remote  int    // streams of the other side, their handlers included
-	headers int    // bytes of their headers
+	next    uint32 // ID of the next stream of this side
+	remote  int    // streams of the other side, including running handlers
+	headers int    // size of their headers in bytes
 	closing bool
 	failing bool
 	err     error
@@ -89,11 +88,10 @@ type Mux struct {
 
 // endpoint is one stream's end at a Mux.
 type endpoint interface {
-	// frame takes a frame of the stream; the payload is valid only during the call. An error is
-	// a breach of the protocol and ends the carrier. It may wait for another
-	// carrier, but only in a relay.
+	// frame handles a frame of the stream; the payload is valid only during the call. An error is a violation of the
+	// protocol and ends the carrier. Only a relay may wait, for another carrier.
 	frame(h FrameHeader, payload []byte) error
-	// lost reports that the carrier ended.
+	// lost reports that the carrier has ended.
 	lost(err error)
 }
 
@@ -134,13 +132,13 @@ func New(conn io.ReadWriteCloser, o Options) (*Mux, error) {
 	return m, nil
 }
 
-// Name is Options.Name.
+// Name returns Options.Name.
 func (m *Mux) Name() string { return m.o.Name }
 
-// Done is closed when the carrier has ended; Err then says why.
+// Done is closed when the carrier has ended; Err then returns the cause.
 func (m *Mux) Done() <-chan struct{} { return m.done }
 
-// Err is nil while the carrier lives, ErrClosed after Close, else a *CarrierError.
+// Err returns nil while the carrier lives, ErrClosed after Close, else a *CarrierError.
 func (m *Mux) Err() error {
 	select {
 	case <-m.done:
@@ -164,7 +162,7 @@ func (m *Mux) Hello(ctx context.Context) (Fields, error) {
 	}
 }
 
-// Ping returns how long the other side took to answer.
+// Ping returns the round-trip time to the other side.
 func (m *Mux) Ping(ctx context.Context) (time.Duration, error) {
 	m.pingMu.Lock()
 	defer m.pingMu.Unlock()
@@ -187,7 +185,7 @@ func (m *Mux) Ping(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// Open opens a stream of a kind. What the other side thinks of it comes later.
+// Open opens a stream of a kind. It does not wait for the other side, which may still reject the stream.
 func (m *Mux) Open(kind string, header Fields) (*Stream, error) {
 	b, err := encodeOpen(kind, header)
 	if err != nil {
@@ -200,7 +198,7 @@ func (m *Mux) Open(kind string, header Fields) (*Stream, error) {
 	return s, nil
 }
 
-// open assigns e an id, passes it to set before e can be called, and sends OPEN.
+// open assigns e an ID, passes it to set before e can be called, and sends OPEN.
 func (m *Mux) open(payload []byte, e endpoint, set func(id uint32)) error {
 	m.openMu.Lock()
 	defer m.openMu.Unlock()
@@ -230,14 +228,14 @@ func (m *Mux) open(payload []byte, e endpoint, set func(id uint32)) error {
 	return nil
 }
 
-// forget removes a stream whose id both sides are done with.
+// forget removes a stream whose ID neither side uses any more.
 func (m *Mux) forget(id uint32) {
 	m.mu.Lock()
 	delete(m.streams, id)
 	m.mu.Unlock()
 }
 
-// ended is called with mu held.
+// ended returns the error if the carrier has ended. mu is held.
 func (m *Mux) ended() error {
 	if m.err != nil {
 		return m.err
@@ -267,8 +265,8 @@ func (m *Mux) send(t FrameType, lane uint8, id uint32, payload []byte) error {
 	return nil
 }
 
-// sendWait queues a frame once at most `most` bytes wait before it. A carrier
-// that takes nothing for StallTimeout meanwhile is ended.
+// sendWait queues a frame once at most `most` bytes are queued before it. A carrier that accepts nothing for
+// StallTimeout in the meantime is ended.
 func (m *Mux) sendWait(most int, t FrameType, lane uint8, id uint32, payload []byte) error {
 	m.mu.Lock()
 	if len(m.queue) > most && m.ended() == nil {
@@ -290,7 +288,7 @@ func (m *Mux) sendWait(most int, t FrameType, lane uint8, id uint32, payload []b
 	return nil
 }
 
-// watchStall ends the carrier if it takes nothing from since on for StallTimeout.
+// watchStall ends the carrier if from since on it accepts nothing for StallTimeout.
 func (m *Mux) watchStall(since time.Time, stop <-chan struct{}) {
 	for {
 		m.mu.Lock()
@@ -317,7 +315,7 @@ func (m *Mux) watchStall(since time.Time, stop <-chan struct{}) {
 	}
 }
 
-// write carries the queue to the carrier, all that waits at a time.
+// write writes the queue to the carrier, all queued bytes at a time.
 func (m *Mux) write() {
 	var batch []byte
 	for {
@@ -333,7 +331,7 @@ func (m *Mux) write() {
 			return
 		}
 		if cap(batch) > 2*queueLocal {
-			batch = nil // after a burst the memory goes back
+			batch = nil // frees the memory after a burst
 		}
 		batch, m.queue, m.held = m.queue, batch[:0], 0
 		m.writing = true
@@ -353,7 +351,7 @@ func (m *Mux) write() {
 	}
 }
 
-// Close sends what waits, for at most a second, and ends the carrier.
+// Close sends the queued bytes, for at most a second, and ends the carrier.
 func (m *Mux) Close() error {
 	m.mu.Lock()
 	m.closing = true
@@ -369,7 +367,7 @@ func (m *Mux) Close() error {
 	return nil
 }
 
-// fail ends the carrier; only the first call counts.
+// fail ends the carrier; only the first call has an effect.
 func (m *Mux) fail(cause error) {
 	m.mu.Lock()
 	if m.failing {
@@ -403,7 +401,7 @@ func (m *Mux) fail(cause error) {
 	m.mu.Unlock()
 }
 
-// explainTimeout is how long Options.Explain may take.
+// explainTimeout bounds Options.Explain.
 const explainTimeout = 5 * time.Second
 
 func (m *Mux) explain() string {
@@ -422,7 +420,7 @@ func (m *Mux) explain() string {
 	}
 }
 
-// read takes frames from the carrier until it ends.
+// read reads frames from the carrier until it ends.
 func (m *Mux) read() {
 	r := bufio.NewReaderSize(m.conn, 64<<10)
 	payload := make([]byte, MaxPayload)
@@ -471,7 +469,7 @@ func (m *Mux) take(h FrameHeader, p []byte, in *incoming) error {
 	e := m.streams[h.Stream]
 	m.mu.Unlock()
 	if e == nil {
-		return nil // late frames of a stream that this side is done with
+		return nil // late frames of a stream that this side has finished
 	}
 	return e.frame(h, p)
 }
@@ -544,7 +542,7 @@ func (m *Mux) takeOpen(h FrameHeader, p []byte, in *incoming) error {
 		return m.refuse(h.Stream, errors.New("too many streams are open"))
 	}
 	place := 1
-	release := func() { // more than once does no harm
+	release := func() { // may be called more than once
 		m.mu.Lock()
 		m.remote -= place
 		m.headers -= size
@@ -587,13 +585,13 @@ func (m *Mux) takeOpen(h FrameHeader, p []byte, in *incoming) error {
 	return nil
 }
 
-// refuse answers an OPEN by a RESET; this side keeps nothing of the stream.
+// refuse answers an OPEN with a RESET; this side keeps no state of the stream.
 func (m *Mux) refuse(id uint32, err error) error {
 	m.send(Reset, 0, id, resetText(err.Error()))
 	return nil
 }
 
-// resetText is s as the payload of RESET.
+// resetText returns s as the payload of RESET.
 func resetText(s string) []byte {
 	return []byte(s[:min(len(s), maxText)])
 }

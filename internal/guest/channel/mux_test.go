@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// pair joins two Muxes; b accepts what accept says.
+// pair connects two Muxes; b accepts streams as its Options decide.
 func pair(t *testing.T, a, b Options) (*Mux, *Mux) {
 	t.Helper()
 	c1, c2 := net.Pipe()
@@ -55,7 +55,7 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// counting counts what is written to a carrier.
+// counting counts the bytes that are written to a carrier.
 type counting struct {
 	net.Conn
 	writes atomic.Int32
@@ -66,7 +66,7 @@ func (c *counting) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A quiet Mux writes nothing until it has more to say than HELLO, and then that first.
+// TestQuiet: a quiet Mux writes nothing until it has more to send than HELLO, and then sends HELLO first.
 func TestQuiet(t *testing.T) {
 	near, far := net.Pipe()
 	go io.Copy(io.Discard, far)
@@ -173,7 +173,7 @@ func TestCreditHoldsTheWriter(t *testing.T) {
 		n <- k
 	}()
 	far := <-taken
-	// One byte read brings the window to its full size, and no more.
+	// Reading one byte restores the window's full size, and no more.
 	io.ReadFull(far, make([]byte, 1))
 	if _, err := a.Ping(context.Background()); err != nil { // other frames still pass
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestLimits(t *testing.T) {
 	for _, s := range open {
 		s.Close()
 	}
-	// The place is free once the handler has returned.
+	// The stream's slot is free once the handler has returned.
 	for {
 		b.mu.Lock()
 		n := b.remote
@@ -267,7 +267,7 @@ func TestCarrierEnds(t *testing.T) {
 	}
 }
 
-// raw is a Mux whose other side the test plays itself.
+// raw returns a Mux whose other side the test simulates.
 func raw(t *testing.T, o Options) (*Mux, net.Conn) {
 	t.Helper()
 	near, far := net.Pipe()
@@ -282,7 +282,7 @@ func raw(t *testing.T, o Options) (*Mux, net.Conn) {
 
 var hello = AppendFrame(nil, Hello, 0, 0, []byte("protocol=1\x00"))
 
-// breaches are what a hostile side sends after HELLO, and the word of the error.
+// breaches are violations that a hostile side sends after HELLO, with a word of the resulting error.
 var breaches = map[string]struct {
 	frames []byte
 	want   string
@@ -346,8 +346,7 @@ func TestBreaches(t *testing.T) {
 	})
 }
 
-// TestFlood sends what asks for answers, and never reads them: the Mux ends the carrier
-// instead of holding them.
+// TestFlood sends requests and never reads the answers: the Mux ends the carrier instead of storing them.
 func TestFlood(t *testing.T) {
 	for name, frame := range map[string][]byte{
 		"pings": AppendFrame(nil, Ping, 0, 0, make([]byte, 8)),
@@ -378,7 +377,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// board is a switchboard with two VMs that echo, and a client.
+// board returns a switchboard with two VMs that echo, and a client.
 func board(t *testing.T, accept func(*Stream)) (*Switchboard, *Mux, [2]*Mux) {
 	t.Helper()
 	sb := NewSwitchboard()
@@ -489,7 +488,7 @@ func TestSwitchboardLosesVM(t *testing.T) {
 	if _, err := s.Read(make([]byte, 1)); err == nil || err.Error() != "vm1: has ended" {
 		t.Error(err)
 	}
-	// The client's own end is passed to the VM.
+	// The end of the client's stream is passed to the VM.
 	if _, err = client.Open("exec", Fields{{KeyVM, "vm0"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -501,7 +500,7 @@ func TestSwitchboardLosesVM(t *testing.T) {
 	}
 }
 
-// TestSwitchboardForgets opens and ends many streams: nothing of them stays.
+// TestSwitchboardForgets opens and ends many streams: no state of them remains.
 func TestSwitchboardForgets(t *testing.T) {
 	sb, client, guests := board(t, func(s *Stream) { s.Write([]byte("x")) })
 	for _, m := range []*Mux{client, guests[0]} {
@@ -531,7 +530,7 @@ func TestSwitchboardForgets(t *testing.T) {
 	}
 }
 
-// TestRelayedBreaches sends what is wrong only within a relayed stream.
+// TestRelayedBreaches sends violations that are only possible in a relayed stream.
 func TestRelayedBreaches(t *testing.T) {
 	open := AppendFrame(nil, Open, 0, 2, []byte("exec\x00vm=vm1\x00"))
 	for want, frames := range map[string][]byte{
@@ -564,7 +563,7 @@ func TestRelayedBreaches(t *testing.T) {
 // TestStalledVM relays to a VM that grants credit and reads nothing: its carrier is ended.
 func TestStalledVM(t *testing.T) {
 	sb := NewSwitchboard()
-	near, far := net.Pipe() // unbuffered: what is not read stays with the Mux
+	near, far := net.Pipe() // unbuffered: unread bytes stay in the Mux
 	vm, err := New(near, Options{Name: "vm0", Initiator: true, StallTimeout: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -629,8 +628,8 @@ func FuzzDecodeFields(f *testing.F) {
 	})
 }
 
-// FuzzMux feeds a switchboard with a VM that sends arbitrary bytes. The other VM and
-// the client must go on.
+// FuzzMux connects a switchboard with a VM that sends arbitrary bytes. The other VM and the client must not be
+// affected.
 func FuzzMux(f *testing.F) {
 	for _, c := range breaches {
 		f.Add(append(append([]byte(nil), hello...), c.frames...))

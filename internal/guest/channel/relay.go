@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// relay joins a stream of one Mux to a stream of another. Frames go on as they
-// come, with the number of the stream changed; the credit is that of the two
-// far ends, and the relay only watches that it is kept.
+// relay connects a stream of one Mux to a stream of another. Frames are passed on unchanged except for the stream's
+// number. The credit is that of the two far ends, and the relay only enforces it.
 type relay struct {
 	mu   sync.Mutex
 	half [2]relayHalf // the opener's side, the target's side
@@ -19,14 +18,14 @@ type relayHalf struct {
 	side    int
 	m       *Mux
 	id      uint32
-	allow   [lanes]int // what the far end behind this Mux may still send
+	allow   [lanes]int // bytes that the far end behind this Mux may still send
 	eof     [lanes]bool
 	gotEnd  bool
 	sentEnd bool
-	release func() // when the stream is over; may be nil
+	release func() // called when the stream is over; may be nil
 }
 
-// relayTo opens a stream on `to` for stream id of `from` and joins them.
+// relayTo opens a stream on `to` for stream id of `from` and connects them.
 func relayTo(from *Mux, id uint32, to *Mux, kind string, header Fields, release func()) error {
 	b, err := encodeOpen(kind, header)
 	if err != nil {
@@ -90,7 +89,7 @@ func (h *relayHalf) frame(f FrameHeader, p []byte) error {
 		h.finish()
 	}
 	if pass {
-		// A carrier that ended informs this side by its own call of lost.
+		// If the carrier has ended, it informs this side by its own call of lost.
 		other.m.sendWait(queueRelay, f.Type, f.Lane, other.id, p)
 		if f.Type == Close || f.Type == Reset {
 			h.r.mu.Lock()
@@ -104,7 +103,7 @@ func (h *relayHalf) frame(f FrameHeader, p []byte) error {
 	return nil
 }
 
-// finish removes a half whose both ends were passed.
+// finish removes a half whose both directions have ended.
 func (h *relayHalf) finish() {
 	h.m.forget(h.id)
 	h.r.mu.Lock()
@@ -116,7 +115,7 @@ func (h *relayHalf) finish() {
 	}
 }
 
-// lost ends the other half by a RESET that says why.
+// lost resets the other half with the reason.
 func (h *relayHalf) lost(err error) {
 	other := &h.r.half[1-h.side]
 	h.r.mu.Lock()

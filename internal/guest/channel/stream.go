@@ -11,8 +11,8 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Stream is one end of a stream. Reading and writing wait for each other's
-// credit, so neither side holds more than 256 KiB a lane for the other.
+// Stream is one end of a stream. Reads and writes wait for the other side's credit, so that neither side stores more
+// than 256 KiB per lane for the other.
 type Stream struct {
 	m      *Mux
 	id     uint32
@@ -21,15 +21,15 @@ type Stream struct {
 
 	mu       sync.Mutex
 	cond     *sync.Cond
-	in       [2][]byte // what came and was not read, of the byte lanes
+	in       [2][]byte // received and unread bytes, of the byte lanes
 	messages [][]byte
-	allow    [lanes]int // what the other side may still send
-	credit   [lanes]int // what this side may still send
+	allow    [lanes]int // bytes that the other side may still send
+	credit   [lanes]int // bytes that this side may still send
 	inEOF    [lanes]bool
 	outEOF   [lanes]bool
-	gotEnd   bool // CLOSE or RESET came
+	gotEnd   bool // CLOSE or RESET was received
 	sentEnd  bool
-	err      error // why nothing more comes, io.EOF if that is in order
+	err      error // why no more bytes will arrive; io.EOF after a regular end
 	gone     chan struct{}
 }
 
@@ -39,17 +39,17 @@ func newStream(m *Mux, kind string, header Fields) *Stream {
 	return s
 }
 
-// Kind the stream was opened with.
+// Kind returns the kind with which the stream was opened.
 func (s *Stream) Kind() string { return s.kind }
 
-// Header the stream was opened with.
+// Header returns the header with which the stream was opened.
 func (s *Stream) Header() Fields { return s.header }
 
-// Mux that carries the stream.
+// Mux returns the Mux that carries the stream.
 func (s *Stream) Mux() *Mux { return s.m }
 
-// Gone is closed when the other side has closed or reset the stream, or the
-// carrier ended: nothing more comes, and nothing more is taken.
+// Gone is closed when the other side has closed or reset the stream, or the carrier has ended: no more bytes will be
+// received or accepted.
 func (s *Stream) Gone() <-chan struct{} { return s.gone }
 
 // Lane returns a reader and writer of lane LaneData or LaneError.
@@ -61,13 +61,13 @@ type Lane struct {
 	lane int
 }
 
-// Read waits for bytes; io.EOF after the other side's end of the lane.
+// Read waits for bytes; it returns io.EOF after the other side's end of the lane.
 func (l *Lane) Read(p []byte) (int, error) { return l.s.read(l.lane, p) }
 
-// Write waits for credit; it fails when the other side has closed or reset the stream.
+// Write waits for credit; it fails if the other side has closed or reset the stream.
 func (l *Lane) Write(p []byte) (int, error) { return l.s.write(l.lane, p) }
 
-// Close says to the other side that nothing more is written to the lane.
+// Close tells the other side that no more bytes will be written to the lane.
 func (l *Lane) Close() error { return l.s.CloseWrite(l.lane) }
 
 // Read reads LaneData.
@@ -99,8 +99,7 @@ func (s *Stream) read(lane int, p []byte) (int, error) {
 	return n, nil
 }
 
-// grant sends the other side the credit that it lacks, once that is worth a
-// frame. held is what waits to be read.
+// grant sends the other side its missing credit, once that justifies a frame. held is the number of unread bytes.
 func (s *Stream) grant(lane, held int) {
 	n := maxCredit[lane] - s.allow[lane] - held
 	if n < maxCredit[lane]/4 || s.inEOF[lane] || s.gotEnd || s.sentEnd {
@@ -125,7 +124,7 @@ func (s *Stream) write(lane int, p []byte) (int, error) {
 	return done, nil
 }
 
-// take waits for at least `least` bytes of credit and takes up to most of them.
+// take waits for at least `least` bytes of credit and uses up to most of them.
 func (s *Stream) take(lane, least, most int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,8 +161,7 @@ func (s *Stream) Send(f Fields) error {
 	return s.m.sendWait(queueRelay, Data, LaneMessage, s.id, b)
 }
 
-// Receive waits for a message. It returns io.EOF when the other side closed the
-// stream, or its lane of messages, in order.
+// Receive waits for a message. It returns io.EOF after the other side has closed the stream, or its lane of messages.
 func (s *Stream) Receive(ctx context.Context) (Fields, error) {
 	stop := context.AfterFunc(ctx, func() {
 		s.mu.Lock()
@@ -197,7 +195,7 @@ func (s *Stream) Receive(ctx context.Context) (Fields, error) {
 	return DecodeFields(b)
 }
 
-// CloseWrite says to the other side that nothing more is written to the lane.
+// CloseWrite tells the other side that no more bytes will be written to the lane.
 func (s *Stream) CloseWrite(lane int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +207,7 @@ func (s *Stream) CloseWrite(lane int) error {
 	return s.m.send(EOF, uint8(lane), s.id, nil)
 }
 
-// Close ends the stream in order: nothing more is sent, and what comes is dropped.
+// Close ends the stream regularly: no more bytes are sent, and received ones are dropped.
 func (s *Stream) Close() error {
 	s.end(Close, nil)
 	return nil
@@ -239,7 +237,7 @@ func (s *Stream) frame(h FrameHeader, p []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gotEnd {
-		return nil // the carrier was given up meanwhile
+		return nil // the carrier ended in the meantime
 	}
 	lane := int(h.Lane)
 	switch h.Type {
@@ -285,7 +283,7 @@ func (s *Stream) frame(h FrameHeader, p []byte) error {
 	return nil
 }
 
-// addCredit adds n to what may be sent on lane, if nobody counts wrong.
+// addCredit adds n to the credit of lane, or returns an error if the sum exceeds the lane's maximum.
 func addCredit(c *int, n uint32, lane int) error {
 	if n == 0 || uint64(n)+uint64(*c) > uint64(maxCredit[lane]) {
 		return protocolError("a credit of %d bytes on top of %d", n, *c)
@@ -308,7 +306,7 @@ func (s *Stream) lost(err error) {
 	s.cond.Broadcast()
 }
 
-// IsReset reports whether err is the other side's own refusal or error.
+// IsReset reports whether err is the other side's refusal or error.
 func IsReset(err error) bool {
 	var r *ResetError
 	return errors.As(err, &r)

@@ -12,18 +12,17 @@ import (
 // KeyVM is the header field that names the VM a stream is for.
 const KeyVM = "vm"
 
-// Switchboard joins the streams that clients and VMs open to the Muxes of a
-// cluster's VMs, and answers streams of registered kinds itself.
+// Switchboard connects the streams that clients and VMs open to the Muxes of a cluster's VMs, and handles streams of
+// registered kinds itself.
 type Switchboard struct {
-	// Policy, if set, sees every stream before it goes to a VM, and returns the
-	// header it goes with, or why it may not go. From is "" for a client, else
-	// the VM that opened it: then the header is hostile, and only kind "exec"
-	// comes here. Set it before the first stream.
+	// Policy, if set, is called for every stream before it is opened to a VM. It returns the header to open it with,
+	// or an error that rejects it. From is "" for a client, else the VM that opened the stream: its header is then
+	// hostile, and only kind "exec" is passed here. Set it before the first stream.
 	Policy func(from, to, kind string, header Fields) (Fields, error)
 
 	mu       sync.Mutex
 	vms      map[string]*Mux
-	ended    map[string]string // why a VM that was here is not any more
+	ended    map[string]string // why a VM that was added is gone
 	remote   map[string]bool   // the VM is behind another Switchboard
 	handlers map[string]func(*Stream)
 }
@@ -33,23 +32,21 @@ func NewSwitchboard() *Switchboard {
 	return &Switchboard{vms: map[string]*Mux{}, ended: map[string]string{}, remote: map[string]bool{}, handlers: map[string]func(*Stream){}}
 }
 
-// AddVM makes the VM behind m reachable by its name, until m ends.
+// AddVM makes the VM behind m reachable by its name until m ends.
 func (b *Switchboard) AddVM(name string, m *Mux) {
 	b.mu.Lock()
 	b.vms[name] = m
 	b.mu.Unlock()
 }
 
-// AddRemote makes a VM reachable by its name that is behind another Switchboard, of which m is a
-// client, until m ends.
+// AddRemote makes a VM behind another Switchboard, of which m is a client, reachable by its name until m ends.
 func (b *Switchboard) AddRemote(name string, m *Mux) {
 	b.mu.Lock()
 	b.vms[name], b.remote[name] = m, true
 	b.mu.Unlock()
 }
 
-// EndVM makes a VM unreachable; its open streams stay. why is one line for whoever asks for the VM
-// from now on.
+// EndVM makes a VM unreachable; its open streams stay. why is the one-line error of later streams to the VM.
 func (b *Switchboard) EndVM(name, why string) {
 	b.mu.Lock()
 	delete(b.vms, name)
@@ -57,9 +54,8 @@ func (b *Switchboard) EndVM(name, why string) {
 	b.mu.Unlock()
 }
 
-// Handle registers f for streams of a kind that clients open without naming a
-// VM. It runs in a goroutine for each stream, which is closed when f returns.
-// VMs never reach it.
+// Handle registers f for streams of a kind that clients open without naming a VM. It runs in a goroutine for each
+// stream, which is closed when f returns. VMs cannot open such streams.
 func (b *Switchboard) Handle(kind string, f func(*Stream)) {
 	b.mu.Lock()
 	b.handlers[kind] = f
@@ -71,8 +67,7 @@ func (b *Switchboard) Client(conn io.ReadWriteCloser, hello Fields) (*Mux, error
 	return New(conn, Options{Name: "the client", Hello: hello, Accept: b.accept("")})
 }
 
-// FromVM returns what Options.Accept of the VM's Mux must be for the VM to
-// reach others of its cluster.
+// FromVM returns the Options.Accept with which the VM's Mux lets the VM reach others of its cluster.
 func (b *Switchboard) FromVM(name string) func(kind string, header Fields) (Route, error) {
 	return b.accept(name)
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// The agent is built from guest/ and put into payload/ by make before the program is built.
+// make builds the agent from guest/ and copies it to payload/ before it builds the program.
 //
 //go:embed payload
 var files embed.FS

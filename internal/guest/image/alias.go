@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// companions are modules that make an RDMA device, or a network interface, of what another
-// drives. They are taken where the kernel has them. By ib_umad tools such as ibstat and smpquery ask InfiniBand ports.
+// companions are modules that create an RDMA device, or a network interface, on a device that another module drives.
+// They are used if the kernel has them. Tools such as ibstat and smpquery query InfiniBand ports by ib_umad.
 var companions = map[string][]string{
 	"mlx4_core": {"mlx4_en", "mlx4_ib", "ib_uverbs", "rdma_ucm", "ib_ipoib", "ib_umad"},
 	"mlx5_core": {"mlx5_ib", "ib_uverbs", "rdma_ucm", "ib_ipoib", "ib_umad"},
@@ -26,8 +26,8 @@ var companions = map[string][]string{
 // maxAlias bounds a modalias, in bytes.
 const maxAlias = 200
 
-// drivers returns the modules that drive devices, with their companions. A device without a
-// driver in this kernel is an error: a VM could do nothing with it.
+// drivers returns the modules that drive devices, with their companions. It fails for a device without a driver in
+// this kernel, which a VM could not use.
 func (ix *moduleIndex) drivers(aliases []string) ([]string, error) {
 	if len(aliases) == 0 || ix.kernel.Modules == "" {
 		return nil, nil
@@ -59,8 +59,8 @@ func (ix *moduleIndex) drivers(aliases []string) ([]string, error) {
 	return list, nil
 }
 
-// matchAliases returns for each device the modules whose patterns it matches (modules.alias:
-// "alias PATTERN MODULE"; patterns as in fnmatch(3), and a modalias has no slash).
+// matchAliases returns for each device the modules whose patterns it matches (modules.alias: "alias PATTERN MODULE";
+// patterns as in fnmatch(3), and a modalias contains no slash).
 func matchAliases(r io.Reader, aliases []string) (map[string][]string, error) {
 	found := map[string][]string{}
 	sc := bufio.NewScanner(r)

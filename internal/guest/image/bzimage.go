@@ -16,7 +16,7 @@ import (
 	"github.com/therootcompany/xz"
 )
 
-// Bounds of what a kernel image may be: distributions' are 8 to 20 MiB, and 30 to 90 MiB when unpacked.
+// Bounds of a kernel image: distributions' are 8 to 20 MiB, and 30 to 90 MiB when unpacked.
 const (
 	maxBzImage = 256 << 20
 	maxVmlinux = 512 << 20
@@ -27,13 +27,13 @@ const (
 	bzSetupSects    = 0x1f1
 	bzMagic         = 0x202 // "HdrS"
 	bzProtocol      = 0x206
-	bzVersionAt     = 0x20e // less 0x200: where the version's text is
+	bzVersionAt     = 0x20e // less 0x200: offset of the version's text
 	bzPayloadOffset = 0x248 // from the start of the protected-mode code
 	bzPayloadLength = 0x24c
 	bzHeaderEnd     = 0x250
 )
 
-// errNotBzImage is for files that are not bzImage at all.
+// errNotBzImage is returned for files that are not bzImages.
 var errNotBzImage = errors.New("not a Linux bzImage")
 
 // payload finds the compressed kernel in a bzImage.
@@ -56,7 +56,7 @@ func payload(bz []byte) ([]byte, error) {
 	return bz[start:end], nil
 }
 
-// compression of a kernel's payload or of a module.
+// compression is the compression of a kernel's payload or of a module.
 type compression string
 
 const (
@@ -69,7 +69,7 @@ const (
 	compUnknown compression = "?"
 )
 
-// compressionOf looks at the first bytes.
+// compressionOf detects the compression by the first bytes.
 func compressionOf(b []byte) compression {
 	for _, m := range []struct {
 		magic string
@@ -79,7 +79,7 @@ func compressionOf(b []byte) compression {
 		{"\x1f\x8b", compGzip},
 		{"\xfd7zXZ\x00", compXZ},
 		{"\x28\xb5\x2f\xfd", compZstd},
-		{"\x02\x21\x4c\x18", compLZ4}, // the legacy frame, which is what the kernel's makefiles write
+		{"\x02\x21\x4c\x18", compLZ4}, // the legacy frame, which the kernel's makefiles write
 		{"BZh", compBzip2},
 	} {
 		if bytes.HasPrefix(b, []byte(m.magic)) {
@@ -89,7 +89,7 @@ func compressionOf(b []byte) compression {
 	return compUnknown
 }
 
-// unpack takes ELF data out of its compression. limit bounds the result, in bytes, and the decoders' windows.
+// unpack decompresses ELF data. limit bounds the result, in bytes, and the decoders' windows.
 func unpack(b []byte, limit int64) ([]byte, error) {
 	var r io.Reader
 	c := compressionOf(b)
@@ -135,14 +135,14 @@ func unpack(b []byte, limit int64) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// vmlinux takes the ELF image out of a bzImage.
+// vmlinux extracts the ELF image from a bzImage.
 func vmlinux(bz []byte) ([]byte, error) {
 	p, err := payload(bz)
 	if err != nil {
 		return nil, err
 	}
 	limit := int64(maxVmlinux)
-	// The kernel's makefiles put the unpacked size behind the data, in 4 bytes; gzip has it of itself.
+	// The kernel's makefiles append the unpacked size to the data, in 4 bytes; gzip already contains it.
 	if c := compressionOf(p); c != compGzip && c != compNone && len(p) > 4 {
 		size := int64(binary.LittleEndian.Uint32(p[len(p)-4:]))
 		p, limit = p[:len(p)-4], min(limit, size)
@@ -157,10 +157,11 @@ func vmlinux(bz []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Xen's ELF note that has the 32-bit entry of the PVH start protocol, which qboot and QEMU use.
+// xenPhys32Entry is the type of Xen's ELF note with the 32-bit entry of the PVH start protocol, which qboot and QEMU
+// use.
 const xenPhys32Entry = 18
 
-// hasPVH says whether an ELF image can be started by the PVH protocol.
+// hasPVH reports whether an ELF image can be booted by the PVH protocol.
 func hasPVH(image []byte) bool {
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil || f.Class != elf.ELFCLASS64 || f.Machine != elf.EM_X86_64 {
@@ -177,7 +178,8 @@ func hasPVH(image []byte) bool {
 	return false
 }
 
-// noteIn looks for a note in a note segment: name size, descriptor size, type, then name and descriptor padded to 4 bytes.
+// noteIn reports whether a note segment has a note: name size, descriptor size, type, then name and descriptor padded
+// to 4 bytes.
 func noteIn(b []byte, name string, typ uint32) bool {
 	le := binary.LittleEndian
 	for len(b) >= 12 {
@@ -196,7 +198,7 @@ func noteIn(b []byte, name string, typ uint32) bool {
 	return false
 }
 
-// bzVersion reads the version that a bzImage states of itself, its first word ("6.1.0-56-amd64 (debian-kernel@…) …").
+// bzVersion reads a bzImage's version, the first word of its version text ("6.1.0-56-amd64 (debian-kernel@…) …").
 func bzVersion(path string) (string, error) {
 	f, err := openRegular(path)
 	if err != nil {

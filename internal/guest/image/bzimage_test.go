@@ -34,7 +34,7 @@ func withSize(b []byte, n int) []byte {
 	return binary.LittleEndian.AppendUint32(bytes.Clone(b), uint32(n))
 }
 
-// TestCompressions takes the real kernel's ELF image through every compression a distribution uses.
+// TestCompressions extracts the real kernel's ELF image from every compression that a distribution uses.
 func TestCompressions(t *testing.T) {
 	k := kernels(t)[0]
 	img, err := Open(request(t, k))
@@ -82,7 +82,7 @@ func TestCompressions(t *testing.T) {
 			}
 		})
 	}
-	// A payload that unpacks to more than it says is refused.
+	// A payload that unpacks to more than its stated size is rejected.
 	if _, err := vmlinux(bzImageOf(withSize(zs.Bytes(), 1000))); err == nil {
 		t.Error("a payload larger than stated: no error")
 	}
@@ -132,7 +132,7 @@ func FuzzVmlinux(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// The bound of vmlinux is for kernels; the fuzzer needs a smaller one to find what breaks it.
+		// The bound of vmlinux is for kernels; the fuzzer uses a smaller one to find faults.
 		if out, err := unpack(p, 1<<20); err == nil && len(out) > max(1<<20, len(p)) {
 			t.Fatalf("%d bytes", len(out))
 		}
@@ -166,7 +166,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestCompact compares what is loaded of the real kernel's image before and after.
+// TestCompact compares the loaded parts of the real kernel's image before and after compactELF.
 func TestCompact(t *testing.T) {
 	k := kernels(t)[0]
 	bz, err := os.ReadFile(k.Path)

@@ -9,7 +9,7 @@ import (
 )
 
 // cpioWriter writes a cpio archive in the "newc" format, the kernel's for an initramfs
-// (Documentation/driver-api/early-userspace/buffer-format.rst). Its first error sticks.
+// (Documentation/driver-api/early-userspace/buffer-format.rst). It keeps its first error.
 type cpioWriter struct {
 	w    io.Writer
 	n    int64 // bytes written
@@ -34,7 +34,7 @@ func (c *cpioWriter) file(name string, perm uint32, data []byte) {
 	c.entry(name, modeFile|perm, 0, 0, data)
 }
 
-// dir adds a directory and those above it.
+// dir adds a directory and its parents.
 func (c *cpioWriter) dir(name string) {
 	if name == "." || name == "/" || name == "" || c.dirs[name] {
 		return
@@ -70,7 +70,7 @@ func (c *cpioWriter) header(name string, mode, major, minor uint32, data []byte)
 		nlink = 2
 	}
 	// magic, ino, mode, uid, gid, nlink, mtime, filesize, devmajor, devminor, rdevmajor, rdevminor, namesize, check.
-	// No times and owners but root: the archive depends on its contents alone.
+	// There are no times and no owners but root, so the archive depends only on its contents.
 	fmt.Fprintf(c, "070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%s\x00",
 		c.ino, mode, 0, 0, nlink, 0, len(data), 0, 0, major, minor, len(name)+1, 0, name)
 	c.pad()
@@ -94,7 +94,7 @@ func (c *cpioWriter) pad() {
 	}
 }
 
-// Write makes the archive's bytes countable; it is not for callers.
+// Write counts the archive's bytes; it is not for callers.
 func (c *cpioWriter) Write(b []byte) (int, error) {
 	if c.err != nil {
 		return 0, c.err

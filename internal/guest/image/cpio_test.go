@@ -17,7 +17,7 @@ type cpioEntry struct {
 	data               []byte
 }
 
-// readCpio reads newc archives, one after the other, as the kernel does.
+// readCpio reads consecutive newc archives, as the kernel does.
 func readCpio(t *testing.T, b []byte) map[string]cpioEntry {
 	t.Helper()
 	out := map[string]cpioEntry{}
@@ -43,7 +43,7 @@ func readCpio(t *testing.T, b []byte) map[string]cpioEntry {
 	return out
 }
 
-// TestCpioTool lets cpio(1) read what is written: another reader than our own.
+// TestCpioTool reads the output with cpio(1), as an independent reader.
 func TestCpioTool(t *testing.T) {
 	if _, err := exec.LookPath("cpio"); err != nil {
 		if os.Getenv("CI") != "" {

@@ -15,9 +15,9 @@ const (
 	progHeader  = 56 // bytes of an Elf64_Phdr
 )
 
-// compactELF returns a kernel image with nothing but what is loaded, and without the zeros at the end of
-// a segment: a kernel's last one has its .bss in the file, 20 of Debian's 63 MiB. QEMU maps the file
-// for as long as the VM runs, and writes the zeros itself.
+// compactELF returns a kernel image with only its loaded parts, and without the zeroes at the end of a segment: a
+// kernel's last segment has its .bss in the file, 20 of Debian's 63 MiB. QEMU maps the file while the VM runs, and
+// writes the zeroes itself.
 func compactELF(image []byte) ([]byte, error) {
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {
@@ -35,7 +35,7 @@ func compactELF(image []byte) ([]byte, error) {
 	if len(segments) == 0 || len(segments) > maxSegments {
 		return nil, fmt.Errorf("%d segments", len(segments))
 	}
-	var data []byte // what follows the headers, from the offset of base on
+	var data []byte // data after the headers, from the offset of base on
 	base := uint64(elfHeader+progHeader*len(segments)+elfPage-1) &^ (elfPage - 1)
 	for i := range segments {
 		p := &segments[i]
@@ -47,7 +47,7 @@ func compactELF(image []byte) ([]byte, error) {
 			part = bytes.TrimRight(part, "\x00")
 		}
 		if len(data)+len(part) > maxVmlinux {
-			return nil, errors.New("segments of more bytes than the file") // they overlap, again and again
+			return nil, errors.New("segments of more bytes than the file") // they overlap repeatedly
 		}
 		p.Off, p.Filesz = base+uint64(len(data)), uint64(len(part))
 		if p.Align > elfPage {

@@ -8,14 +8,14 @@ import (
 	"nearmetal/internal/host/cache"
 )
 
-// Kernels that /boot keeps from the user can be in his cache, put there by Keep (`nearmetal kernel fetch`).
+// If the user cannot read a kernel in /boot, Keep can put it into the user's cache (`nearmetal kernel fetch`).
 
-// fetchedName is the entry of a kernel in a cache.
+// fetchedName returns the cache entry of a kernel.
 func fetchedName(version string) string {
 	return "fetched-" + strings.NewReplacer("+", "_", "~", "_").Replace(version)
 }
 
-// cacheDir is where fetched kernels are looked for; nil: nowhere.
+// cacheDir returns the cache in which fetched kernels are searched; nil: none.
 func (f Finder) cacheDir() *cache.Dir {
 	if f.Cache != nil || f.Root != "" {
 		return f.Cache
@@ -27,7 +27,7 @@ func (f Finder) cacheDir() *cache.Dir {
 	return d
 }
 
-// fetched is the path of a kernel in the user's cache, or "".
+// fetched returns the path of a kernel in the user's cache, or "".
 func (f Finder) fetched(version string) string {
 	d := f.cacheDir()
 	if d == nil {
@@ -45,7 +45,8 @@ func (f Finder) fetched(version string) string {
 	return path
 }
 
-// Keep puts a bzImage into a cache, where Find looks for it when /boot's is closed. Its header must have the version.
+// Keep puts a bzImage into a cache, where Find searches it if /boot's is not readable. Its header must have the
+// version.
 func Keep(d *cache.Dir, version string, bzImage []byte) error {
 	if v, err := versionIn(bzImage[:min(len(bzImage), 64<<10)]); err != nil {
 		return err
@@ -59,8 +60,8 @@ func Keep(d *cache.Dir, version string, bzImage []byte) error {
 	return f.Close()
 }
 
-// Closed is the first kernel, in the order of Find, that has modules and whose file the caller may not read, and whether
-// Find takes another one all the same. No version: there is none.
+// Closed returns the version of the first kernel, in the order of Find, that has modules and whose file the caller
+// may not read, and whether Find nevertheless uses another one. No version: none.
 func (f Finder) Closed() (version string, others bool, err error) {
 	versions, err := f.versions()
 	if err != nil {

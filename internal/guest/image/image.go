@@ -1,6 +1,6 @@
-// Package image makes what a VM is started from: the host distribution's kernel
-// with its ELF image taken out, and an initramfs that holds nearmetal's agent as
-// /init and the modules it must load. Both are cached, and checked at every use.
+// Package image makes the files that a VM boots from: the ELF image extracted from the host distribution's kernel,
+// and an initramfs with nearmetal's agent as /init and the modules it must load. Both are cached, and verified at
+// every use.
 package image
 
 import (
@@ -17,40 +17,40 @@ import (
 	"nearmetal/internal/host/cache"
 )
 
-// Request says what image is wanted.
+// Request describes the wanted image.
 type Request struct {
 	Kernel  Kernel
-	Files   string   // by which the guest sees files of the host: "9p" (or ""), "virtiofs"
-	Devdax  bool     // the region is shown as a devdax device: its modules are needed too
-	Modules []string // more modules, by name
-	// Aliases are devices whose drivers are needed, as the kernel names them (modalias of sysfs).
+	Files   string   // kind by which the guest accesses files of the host: "9p" (or ""), "virtiofs"
+	Devdax  bool     // the region is presented as a devdax device, which needs additional modules
+	Modules []string // additional modules, by name
+	// Aliases are devices whose drivers are needed, in the kernel's form (modalias of sysfs).
 	Aliases []string
-	// Notice is called with what the user should know, a line at a time (a cache entry was corrupted and rebuilt). May be nil.
+	// Notice is called with lines for the user, one at a time (a cache entry was corrupted and rebuilt). May be nil.
 	Notice func(line string)
 
-	Agent []byte // the program that becomes /init; nil: the guest agent that is built in
+	Agent []byte // the program that becomes /init; nil: the built-in guest agent
 }
 
 // Image is a kernel and a base initramfs, open and verified. It can be used for any number of VMs.
 type Image struct {
-	kernel *os.File // with pvh in memory, so that Close can take it away from the VMs
+	kernel *os.File // in memory if pvh, so that Close can free it although VMs map it
 	base   *os.File
 	size   int64 // of base, without the cache's trailer
 	pvh    bool
 }
 
-// keep is how many entries of each kind stay in the cache: an upgrade leaves two kernels in use, and
-// with and without a devdax region, by 9p and by virtiofs, there are four initramfs a kernel.
+// keep is how many entries of each kind stay in the cache: after an upgrade two kernels are in use, and a kernel has
+// four initramfs: with and without a devdax region, by 9p and by virtiofs.
 var keep = map[string]int{"vmlinux": 3, "initramfs": 8}
 
-// Format of the cached files; a new one makes the old entries unused.
+// Format of the cached files; a new value invalidates the old entries.
 const (
 	vmlinuxFormat   = "3"
 	initramfsFormat = "2"
 )
 
-// Open returns the image for a request, from the cache or made now (1 to 2 s for a new kernel).
-// The caller closes it when no more VMs are to be started.
+// Open returns the image for a request, from the cache or newly made (1 to 2 s for a new kernel). The caller closes
+// it when no more VMs will be started.
 func Open(r Request) (*Image, error) {
 	prog := r.Agent
 	if prog == nil {
@@ -89,7 +89,7 @@ func (r *Request) notice(line string) {
 	}
 }
 
-// openKernel opens the ELF image of a kernel, or the bzImage where it has none with a PVH entry.
+// openKernel opens the ELF image of a kernel, or its bzImage if no ELF image with a PVH entry exists.
 func (i *Image) openKernel(k Kernel, s *store) error {
 	bz, err := openRegular(k.Path)
 	if err != nil {
@@ -114,7 +114,7 @@ func (i *Image) openKernel(k Kernel, s *store) error {
 			return nil, fmt.Errorf("kernel %s: %w", k.Path, err)
 		}
 		if !hasPVH(image) {
-			return []byte{}, nil // remembered: start the bzImage itself
+			return []byte{}, nil // cached as empty: boot the bzImage itself
 		}
 		if image, err = compactELF(image); err != nil {
 			return nil, fmt.Errorf("kernel %s: %w", k.Path, err)
@@ -167,12 +167,12 @@ func (i *Image) openBase(r Request, prog []byte, s *store) error {
 	return err
 }
 
-// fileID distinguishes one version of a file from another without reading it.
+// fileID distinguishes versions of a file without reading it.
 func fileID(st os.FileInfo) string {
 	return fmt.Sprintf("%d %d", st.Size(), st.ModTime().UnixNano())
 }
 
-// entryKey names a cache entry by what it is made from.
+// entryKey returns the name of a cache entry, which depends on its inputs.
 func entryKey(kind string, parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -181,14 +181,15 @@ func entryKey(kind string, parts ...string) string {
 	return kind + "-" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// KernelFile is the file for QEMU's -kernel. It belongs to the Image.
+// KernelFile returns the file for QEMU's -kernel. It belongs to the Image.
 func (i *Image) KernelFile() *os.File { return i.kernel }
 
-// PVH says whether KernelFile is an ELF image with a PVH entry (that qboot can start); if not, it is the bzImage.
+// PVH reports whether KernelFile is an ELF image with a PVH entry (which qboot can boot); otherwise it is the
+// bzImage.
 func (i *Image) PVH() bool { return i.pvh }
 
-// WithConfig returns a new memory file: the base initramfs followed by a cpio archive that
-// holds config (at most 1 MiB) as /nearmetal/config. The caller closes it. Safe for concurrent use.
+// WithConfig returns a new memory file: the base initramfs followed by a cpio archive with config (at most 1 MiB) as
+// /nearmetal/config. The caller closes it. Safe for concurrent use.
 func (i *Image) WithConfig(config []byte) (*os.File, error) {
 	tail, err := configArchive(config)
 	if err != nil {
@@ -205,7 +206,7 @@ func (i *Image) WithConfig(config []byte) (*os.File, error) {
 	return f, nil
 }
 
-// memCopy returns a file in memory with the first n bytes of another.
+// memCopy returns a file in memory with the first n bytes of another file.
 func memCopy(name string, from *os.File, n int64) (*os.File, error) {
 	f, err := memFile(name)
 	if err != nil {
@@ -222,7 +223,7 @@ func memCopy(name string, from *os.File, n int64) (*os.File, error) {
 	return f, nil
 }
 
-// memFile returns an empty file in memory that vanishes with its last descriptor.
+// memFile returns an empty file in memory that disappears with its last descriptor.
 func memFile(name string) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
@@ -231,8 +232,8 @@ func memFile(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Close releases the files, and the memory of the kernel's image. Every VM that was started with it must be past
-// the start of its QEMU (qemu.Start has returned): QEMU keeps the image mapped to the VM's end, but reads it no more.
+// Close releases the files, and the memory of the kernel's image. The QEMU of every VM that uses it must have started
+// (qemu.Start has returned): QEMU keeps the image mapped until the VM's end, but no longer reads it.
 func (i *Image) Close() error {
 	var err error
 	if i.pvh && i.kernel != nil {

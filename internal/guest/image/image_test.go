@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernels returns the kernels to test with: this machine's, and those of the root directories in
-// NEARMETAL_TEST_ROOTS (unpacked kernel packages of other distributions, with depmod run in them).
+// kernels returns the kernels to test with: this machine's, and those of the root directories in NEARMETAL_TEST_ROOTS
+// (unpacked kernel packages of other distributions, after depmod).
 func kernels(t *testing.T) []Kernel {
 	t.Helper()
 	if testing.Short() {
@@ -44,7 +44,7 @@ func kernels(t *testing.T) []Kernel {
 // TestMain makes a cache for the tests, so that a kernel is unpacked once for most of them.
 func TestMain(m *testing.M) {
 	if os.Getenv(unreadableRoot) != "" {
-		os.Exit(m.Run()) // TestUnreadable's own child: it may write nowhere, and needs no cache
+		os.Exit(m.Run()) // a child of TestUnreadable: it may write nowhere, and needs no cache
 	}
 	dir, err := os.MkdirTemp("", "nearmetal-image-test")
 	if err != nil {
@@ -56,10 +56,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// testAgent stands for the agent where only its bytes matter.
+// testAgent replaces the agent if only its bytes matter.
 var testAgent = []byte("\x7fELF agent")
 
-// request makes a request whose notices fail the test unless they contain one of allowed.
+// request returns a request whose notices fail the test unless they contain one of allowed.
 func request(t *testing.T, k Kernel, allowed ...string) Request {
 	return Request{Kernel: k, Agent: testAgent, Notice: func(line string) {
 		for _, a := range allowed {
@@ -108,7 +108,7 @@ func TestRealKernels(t *testing.T) {
 	}
 }
 
-// checkInitramfs unpacks an initramfs with cpio(1) and looks at what must be in it.
+// checkInitramfs unpacks an initramfs with cpio(1) and checks its contents.
 func checkInitramfs(t *testing.T, initrd *os.File, config []byte) {
 	t.Helper()
 	if _, err := initrd.Seek(0, io.SeekStart); err != nil {
@@ -137,7 +137,7 @@ func checkInitramfs(t *testing.T, initrd *os.File, config []byte) {
 		if !ok || !bytes.HasPrefix(m.data, []byte("\x7fELF")) {
 			t.Errorf("%s: not there, or no ELF object", p)
 		}
-		// A module names what it needs: all of that must be loaded before, or be built in.
+		// All dependencies that a module names must be loaded before it, or be built in.
 		for _, need := range moduleNeeds(t, m.data) {
 			if _, ours := entries["nearmetal/ko/"+need+".ko"]; ours && !loaded[need] {
 				t.Errorf("%s is loaded before %s, which it needs", p, need)
@@ -208,7 +208,7 @@ func TestNoCacheDirectory(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	os.WriteFile(file, nil, 0o600)
 	t.Setenv("XDG_CACHE_HOME", file)
-	// The fallback in /var/tmp is real; what matters is that an image comes of it without a complaint.
+	// The fallback in /var/tmp is real; the test only requires an image without a complaint.
 	fallback := fmt.Sprintf("/var/tmp/nearmetal-%d", os.Getuid())
 	if _, err := os.Lstat(fallback); errors.Is(err, os.ErrNotExist) {
 		t.Cleanup(func() { os.RemoveAll(fallback) })
@@ -282,7 +282,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestCloseFrees: what maps the kernel's image, as QEMU does, holds none of its memory after Close.
+// TestCloseFrees: a mapping of the kernel's image, such as QEMU's, retains no memory after Close.
 func TestCloseFrees(t *testing.T) {
 	img, err := Open(request(t, kernels(t)[0]))
 	if err != nil {
@@ -307,7 +307,7 @@ func TestCloseFrees(t *testing.T) {
 	}
 }
 
-// TestKernelAgrees compares the ELF image with what the kernel's own script takes out of the bzImage, by xz(1).
+// TestKernelAgrees compares the ELF image with that extracted by the kernel's own script, with xz(1).
 func TestKernelAgrees(t *testing.T) {
 	k := kernels(t)[0]
 	bz, err := os.ReadFile(k.Path)
@@ -323,7 +323,7 @@ func TestKernelAgrees(t *testing.T) {
 	}
 	cmd := exec.Command("xz", "-dc", "--single-stream")
 	cmd.Stdin = bytes.NewReader(p)
-	want, _ := cmd.Output() // it complains of the size that follows
+	want, _ := cmd.Output() // it complains about the size that follows
 	got, err := vmlinux(bz)
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%d bytes, %v; with xz %d", len(got), err, len(want))

@@ -10,8 +10,8 @@ import (
 const (
 	initPath   = "init"
 	modulesDir = "nearmetal/ko/"     // the modules, NAME.ko
-	orderPath  = "nearmetal/modules" // their absolute paths, one a line, in the order to load them in
-	configPath = "nearmetal/config"  // what differs from VM to VM
+	orderPath  = "nearmetal/modules" // their absolute paths, one per line, in the order of loading
+	configPath = "nearmetal/config"  // the configuration, which differs between VMs
 )
 
 // maxConfig bounds /nearmetal/config, in bytes.
@@ -45,7 +45,7 @@ func initramfs(agent []byte, mods []module) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// configArchive returns the archive that is put behind the base for one VM.
+// configArchive returns the archive that follows the base for one VM.
 func configArchive(config []byte) ([]byte, error) {
 	if len(config) > maxConfig {
 		return nil, fmt.Errorf("a VM's configuration of %d bytes: at most %d", len(config), maxConfig)

@@ -20,11 +20,13 @@ import (
 type Kernel struct {
 	Path    string // the bzImage, /boot/vmlinuz-VERSION or vmlinuz in Modules
 	Version string // 6.1.0-56-amd64
-	Modules string // the directory of its modules, such as /lib/modules/VERSION; empty: all it needs is taken to be built in
+	// The directory of its modules, such as /lib/modules/VERSION; empty: all modules it needs are assumed to be built
+	// in.
+	Modules string
 }
 
-// Explain adds to the error of a VM that did not start what could not be checked of k beforehand. It returns err itself
-// where there is nothing to add.
+// Explain adds to the error of a VM that did not start the properties of k that could not be checked beforehand. If
+// there are none it returns err itself.
 func (k Kernel) Explain(err error) error {
 	if err == nil || k.Path == "" || k.Modules != "" {
 		return err
@@ -33,20 +35,21 @@ func (k Kernel) Explain(err error) error {
 		err, k.Path, k.Version, strings.Join(baseModules, ", "))
 }
 
-// Finder looks for kernels below Root; the zero value looks on this machine.
+// Finder searches kernels below Root; the zero value searches on this machine.
 type Finder struct {
 	Root    string // empty: /
 	Release string // the running kernel's version; empty: uname's
-	// Modules is the directory of a named kernel's modules; empty: it is looked for.
+	// Modules is the directory of a named kernel's modules; empty: it is searched.
 	Modules string
-	// Cache is where kernels are that were fetched; nil: the user's, and with a Root none.
+	// Cache has the fetched kernels; nil: the user's, or with a Root none.
 	Cache *cache.Dir
 }
 
-// FindKernel returns the kernel that VMs are started with: want, a bzImage's path, with the modules of the root that it is
-// in, else this host's, else none; or where it is empty the running kernel's in /boot, else the newest there that has its modules. Where /boot's cannot be read,
-// that beside the modules is taken, or the one that nearmetal kernel fetch has put into the user's cache.
-// Its errors say what to do: which package to install, how to make a kernel readable.
+// FindKernel returns the kernel for VMs. want is the path of a bzImage, which gets the modules of the root that it is
+// in, else this host's, else none. If want is empty, it is the running kernel in /boot, else the newest there that
+// has its modules. If /boot's cannot be read, the copy in the directory of its modules is used, or the one that
+// nearmetal kernel fetch has put into the user's cache. The error states the remedy: the package to install, or how
+// to make a kernel readable.
 func FindKernel(want string) (Kernel, error) { return Finder{}.Find(want) }
 
 // Find is FindKernel below f.Root; want is not below it.
@@ -67,7 +70,7 @@ func (f Finder) Find(want string) (Kernel, error) {
 		case readable(k.Path) == nil:
 			return k, nil
 		default:
-			// Fedora, Red Hat and others keep the same file beside the modules.
+			// Fedora, Red Hat and others also install the kernel in the directory of its modules.
 			unreadable = append(unreadable, k.Path)
 			if k.Path = filepath.Join(k.Modules, besideModules); readable(k.Path) == nil {
 				return k, nil
@@ -88,12 +91,12 @@ func (f Finder) Find(want string) (Kernel, error) {
 
 const whatToInstall = "install one with its modules: linux-image-amd64 on Debian, linux-image-generic or linux-image-virtual on Ubuntu, kernel-core on Fedora and Red Hat"
 
-// unreadableError says how to make a kernel readable: Ubuntu installs them 0600.
+// unreadableError states how to make a kernel readable: Ubuntu installs them with mode 0600.
 func unreadableError(path string) error {
 	return fmt.Errorf("%s cannot be read by you: nearmetal kernel fetch gets you a copy from the distribution's archive; or, as root, chmod 0644 %s, and to keep it so on a Debian or Ubuntu system dpkg-statoverride --add root root 0644 %s", path, path, path)
 }
 
-// named returns the kernel whose bzImage is at a path. Its version is in the file's name or else in its header.
+// named returns the kernel whose bzImage is at a path. Its version is in the file's name, or otherwise in its header.
 func (f Finder) named(path string) (Kernel, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -126,9 +129,9 @@ func (f Finder) named(path string) (Kernel, error) {
 	return Kernel{Path: abs, Version: versions[0]}, nil
 }
 
-// ownModules returns the directory of a kernel's modules in the root that it is in: below ROOT where the kernel is
-// ROOT/boot/FILE, or its own directory if they are there. "": there is none, or one of another user's, whose
-// modules would run in the VMs.
+// ownModules returns the directory of a kernel's modules in its own root: below ROOT if the kernel is ROOT/boot/FILE,
+// or its own directory if they are there. "": none, or one that belongs to another user, whose modules would run in
+// the VMs.
 func ownModules(path, version string) string {
 	paths := []string{path}
 	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
@@ -152,7 +155,7 @@ func ownModules(path, version string) string {
 	return ""
 }
 
-// sameOwner says whether a file is root's, the caller's, or that of the owner of the file at a path.
+// sameOwner reports whether a file belongs to root, to the caller, or to the owner of the file at a path.
 func sameOwner(st os.FileInfo, path string) bool {
 	s, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -169,7 +172,8 @@ func sameOwner(st os.FileInfo, path string) bool {
 	return ok && o.Uid == s.Uid
 }
 
-// candidates are the versions that a bzImage may have, likeliest first: what its header says, then its name.
+// candidates returns the possible versions of a bzImage, most likely first: that in its header, then that in its
+// name.
 func (f Finder) candidates(path string) []string {
 	var list []string
 	if v, err := bzVersion(path); err == nil {
@@ -185,13 +189,14 @@ func (f Finder) candidates(path string) []string {
 	return list
 }
 
-// modulesDep is the file of depmod's by which a directory of modules is known.
+// modulesDep is the file of depmod that identifies a directory of modules.
 const modulesDep = "modules.dep"
 
-// besideModules is the name of a kernel in the folder of its modules.
+// besideModules is the name of a kernel in the directory of its modules.
 const besideModules = "vmlinuz"
 
-// versions are those of the kernels in /boot and beside their modules, the running one first, then the newest first.
+// versions returns those of the kernels in /boot and in the directories of their modules, the running one first, then
+// the newest first.
 func (f Finder) versions() ([]string, error) {
 	list, err := os.ReadDir(f.path("/boot"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
@@ -244,7 +249,7 @@ func (f Finder) path(p string) string {
 	return filepath.Join(f.Root, p)
 }
 
-// readable says why a file cannot be read.
+// readable returns the reason why a file cannot be read, or nil.
 func readable(path string) error {
 	f, err := openRegular(path)
 	if err != nil {
@@ -270,7 +275,7 @@ func openRegular(path string) (*os.File, error) {
 	return f, nil
 }
 
-// versionOK bounds what is taken for a kernel's version: it becomes part of paths.
+// versionOK reports whether v is acceptable as a kernel's version, which becomes part of paths.
 func versionOK(v string) bool {
 	if v == "" || len(v) > 100 || v[0] == '.' {
 		return false
@@ -283,7 +288,7 @@ func versionOK(v string) bool {
 	return true
 }
 
-// newer compares versions as people count: runs of digits as numbers, the rest as text.
+// newer compares versions in natural order: runs of digits as numbers, the rest as text.
 func newer(a, b string) bool {
 	for a != "" && b != "" {
 		x, y := chunk(a), chunk(b)
@@ -304,7 +309,7 @@ func newer(a, b string) bool {
 	return len(a) > len(b)
 }
 
-// chunk returns the leading run of digits, or of anything else.
+// chunk returns the leading run of digits, or of other characters.
 func chunk(s string) string {
 	digit := unicode.IsDigit(rune(s[0]))
 	for i, c := range s {

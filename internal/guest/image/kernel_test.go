@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// boot makes a root directory with kernels; those whose version starts with + have modules, too.
+// boot makes a root directory with kernels; those whose version starts with + also have modules.
 func boot(t *testing.T, versions ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -55,8 +55,9 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Where /boot's kernel cannot be read, that beside the modules is taken: closed, as on some Red Hat systems (root
-// reads a closed file, so it is a folder here), and with nothing in /boot, as in images of such systems.
+// TestFindBesideModules: if /boot's kernel cannot be read, the copy in the directory of its modules is used: with a
+// closed file, as on some Red Hat systems (a directory here, because root reads a closed file), and with an empty
+// /boot, as in images of such systems.
 func TestFindBesideModules(t *testing.T) {
 	for _, inBoot := range []bool{true, false} {
 		root := boot(t, "+5.14.0-427.el9.x86_64")
@@ -87,7 +88,7 @@ func TestFindBesideModules(t *testing.T) {
 func TestFindNamed(t *testing.T) {
 	root := boot(t, "+6.9.0-test", "5.5.5-other")
 	f := Finder{Root: root}
-	k, err := f.Find(filepath.Join(root, "boot/vmlinuz-5.5.5-other")) // its header says 6.9.0-test
+	k, err := f.Find(filepath.Join(root, "boot/vmlinuz-5.5.5-other")) // its header has 6.9.0-test
 	if err != nil || k.Version != "6.9.0-test" {
 		t.Errorf("%+v, %v", k, err)
 	}
@@ -102,7 +103,8 @@ func TestFindNamed(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	// None at all: all that a VM needs has to be built in, and a VM that does not start says so.
+	// Without any modules everything that a VM needs has to be built in, and the error of a VM that does not start
+	// mentions that.
 	os.RemoveAll(filepath.Join(root, "lib"))
 	k, err = f.Find(filepath.Join(root, "boot/vmlinuz-6.9.0-test"))
 	if err != nil || k.Modules != "" || k.Version != "6.9.0-test" {
@@ -121,8 +123,8 @@ func TestFindNamed(t *testing.T) {
 	}
 }
 
-// A kernel of another root has the modules of that root, not this host's of the same version, also by a link to it and from
-// beside its modules. Those of a third user are left alone.
+// TestFindInAnotherRoot: a kernel of another root gets the modules of that root, not this host's of the same version,
+// also by a link to it and if it is in the directory of its modules. Modules of a third user are ignored.
 func TestFindInAnotherRoot(t *testing.T) {
 	const v = "6.9.0-test"
 	f := Finder{Root: boot(t, "+"+v)}
@@ -143,7 +145,7 @@ func TestFindInAnotherRoot(t *testing.T) {
 			t.Errorf("another user's modules: %+v, %v", k, err)
 		}
 	}
-	// Their directory by name, whatever it is called.
+	// The directory is given by name, and may have any.
 	named := t.TempDir()
 	f.Modules = named
 	if _, err := f.Find(path); err == nil || !strings.Contains(err.Error(), "no modules: ") {
@@ -155,7 +157,7 @@ func TestFindInAnotherRoot(t *testing.T) {
 	}
 }
 
-// Files that are no kernel, or no modules, end in one line, and none is waited for.
+// TestHostileKernels: files that are not kernels, or not modules, produce one line, and none blocks.
 func TestHostileKernels(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -190,17 +192,17 @@ func TestHostileKernels(t *testing.T) {
 	one("modules.dep is a pipe", err, "not a regular file")
 }
 
-// unreadableRoot is the environment variable by which TestUnreadable passes to its child what to read.
+// unreadableRoot is the environment variable by which TestUnreadable passes the root to its child.
 const unreadableRoot = "NEARMETAL_TEST_UNREADABLE"
 
-// TestUnreadable is Ubuntu's case: a kernel of mode 0600. Root reads it all the same, so as root the
-// test runs itself again as another user.
+// TestUnreadable covers Ubuntu's case: a kernel of mode 0600. Root can read it nevertheless, so as root the test runs
+// itself again as another user.
 func TestUnreadable(t *testing.T) {
 	root := os.Getenv(unreadableRoot)
 	if root == "" && os.Geteuid() == 0 {
 		root = boot(t, "+6.8.0-generic")
 		os.Chmod(filepath.Join(root, "boot/vmlinuz-6.8.0-generic"), 0o600)
-		os.Chmod(root, 0o755) // and the directory that all of the test's are in
+		os.Chmod(root, 0o755) // and the directory that contains all of the test's
 		os.Chmod(filepath.Dir(root), 0o755)
 		exe := filepath.Join(root, "image.test")
 		if b, err := os.ReadFile(os.Args[0]); err != nil || os.WriteFile(exe, b, 0o755) != nil {

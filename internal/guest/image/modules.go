@@ -16,14 +16,14 @@ const (
 	maxModule = 64 << 20 // bytes of one module, unpacked
 )
 
-// baseModules are what every VM needs: the agent's channel, the overlay of the root, and the network.
-// Those that the kernel has built in are left out, and dependencies are added.
+// baseModules are needed by every VM: the agent's channel, the overlay of the root, and the network. Built-in ones
+// are omitted, and dependencies are added.
 var baseModules = []string{"virtio_pci", "virtio_console", "overlay", "virtio_net"}
 
-// mounters are the modules that mount files of the host, by the kinds in which it can show them.
+// mounters are the modules that mount files of the host, by the kind of export.
 var mounters = map[string][]string{"9p": {"9pnet_virtio", "9p"}, "virtiofs": {"virtiofs"}}
 
-// fileModules are those of a kind; "" is 9p.
+// fileModules returns the modules of a kind; "" is 9p.
 func fileModules(kind string) []string {
 	if kind == "" {
 		kind = "9p"
@@ -31,7 +31,8 @@ func fileModules(kind string) []string {
 	return mounters[kind]
 }
 
-// Mounts returns why the kernel cannot mount files of the host of a kind ("9p", "virtiofs"): nil if it can.
+// Mounts returns the reason why the kernel cannot mount files of the host by a kind ("9p", "virtiofs"), or nil if it
+// can.
 func (k Kernel) Mounts(kind string) error {
 	ix, err := readModuleIndex(k)
 	if err != nil {
@@ -41,12 +42,12 @@ func (k Kernel) Mounts(kind string) error {
 	return err
 }
 
-// devdaxModules show an NVDIMM as a devdax device.
+// devdaxModules present an NVDIMM as a devdax device.
 var devdaxModules = []string{"nfit", "nd_pmem", "dax_pmem", "device_dax"}
 
 // module is a kernel module to load.
 type module struct {
-	name string // underscores for hyphens, as lsmod shows it
+	name string // underscores instead of hyphens, as in lsmod
 	path string // of the file, .ko, .ko.xz, .ko.zst or .ko.gz
 }
 
@@ -54,7 +55,7 @@ type module struct {
 type moduleIndex struct {
 	kernel  Kernel
 	files   map[string]string   // name → path below the modules' directory
-	deps    map[string][]string // name → what it needs (all of it, not just directly), in modules.dep's order
+	deps    map[string][]string // name → its dependencies (all, not only direct ones), in modules.dep's order
 	builtin map[string]bool
 }
 
@@ -67,7 +68,7 @@ func readModuleIndex(k Kernel) (*moduleIndex, error) {
 		p := filepath.Join(k.Modules, name)
 		f, err := openRegular(p)
 		if errors.Is(err, os.ErrNotExist) && name == "modules.builtin" {
-			continue // a kernel with everything in modules
+			continue // a kernel without built-in modules
 		}
 		if err != nil {
 			return nil, fmt.Errorf("kernel %s: %w", k.Version, err)
@@ -106,7 +107,7 @@ func (ix *moduleIndex) parseDep(r io.Reader) error {
 	return sc.Err()
 }
 
-// parseBuiltin reads modules.builtin: one path a line.
+// parseBuiltin parses modules.builtin: one path per line.
 func (ix *moduleIndex) parseBuiltin(r io.Reader) error {
 	sc := bufio.NewScanner(r)
 	sc.Buffer(make([]byte, 0, 64<<10), 1<<20)
@@ -123,7 +124,7 @@ func (ix *moduleIndex) parseBuiltin(r io.Reader) error {
 	return sc.Err()
 }
 
-// moduleName returns a module's name from its file's path. Paths stay below the modules' directory.
+// moduleName returns a module's name from its file's path. Paths must stay below the modules' directory.
 func moduleName(file string) (string, error) {
 	if !filepath.IsLocal(file) {
 		return "", fmt.Errorf("bad module path %.80q", file)
@@ -140,10 +141,11 @@ func moduleName(file string) (string, error) {
 	return name, nil
 }
 
-// resolve returns the modules to load for the wanted ones, in the order to load them in: no module before what it needs.
+// resolve returns the modules to load for the wanted ones, in the order of loading: each module after its
+// dependencies.
 func (ix *moduleIndex) resolve(want []string) ([]module, error) {
 	if ix.kernel.Modules == "" {
-		return nil, nil // all that is wanted is taken to be built in
+		return nil, nil // all wanted modules are assumed to be built in
 	}
 	var order []module
 	done := map[string]bool{}
@@ -160,7 +162,7 @@ func (ix *moduleIndex) resolve(want []string) ([]module, error) {
 			}
 			return ix.missing(name, asked)
 		}
-		// modules.dep lists what is needed so that the last one is to be loaded first.
+		// modules.dep lists the dependencies so that the last one has to be loaded first.
 		deps := ix.deps[name]
 		for i := len(deps) - 1; i >= 0; i-- {
 			if err := add(deps[i], asked); err != nil {
@@ -179,7 +181,7 @@ func (ix *moduleIndex) resolve(want []string) ([]module, error) {
 	return order, nil
 }
 
-// missing is the error for a module that a kernel has not.
+// missing returns the error for a module that a kernel does not have.
 func (ix *moduleIndex) missing(name, asked string) error {
 	what := name
 	if name != asked {

@@ -58,7 +58,7 @@ func TestBadIndex(t *testing.T) {
 		"../../etc/passwd.ko: \n",   // outside
 		"/etc/shadow.ko:\n",         // absolute
 		"kernel/a.ko: ../../x.ko\n", // outside
-		"kernel/a.txt:\n",           // no module
+		"kernel/a.txt:\n",           // not a module
 		strings.Repeat("x", 2<<20),  // no end of line
 		"kernel/a\x00b.ko:\n",       // NUL
 	} {
@@ -70,7 +70,7 @@ func TestBadIndex(t *testing.T) {
 	}
 }
 
-// TestModuleCompressions reads a module in every compression a distribution uses.
+// TestModuleCompressions reads a module in every compression that a distribution uses.
 func TestModuleCompressions(t *testing.T) {
 	for _, file := range []string{"module.ko", "module.ko.xz", "module.ko.zst", "module.ko.gz"} {
 		b, err := module{name: "module", path: filepath.Join("testdata", file)}.read()

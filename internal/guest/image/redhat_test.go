@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Red Hat's kernels of EL9 as their configuration has them: virtio_pci is built in, all else is a module, and 9p is not there.
+// TestRedHatKernel covers Red Hat's kernels of EL9: virtio_pci is built in, everything else is a module, and 9p is
+// missing.
 func TestRedHatKernel(t *testing.T) {
 	dir := t.TempDir()
 	const dep = `kernel/fs/fuse/fuse.ko.xz:

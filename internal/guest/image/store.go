@@ -8,15 +8,15 @@ import (
 	"nearmetal/internal/host/cache"
 )
 
-// store is the cache as this package uses it: what is not there is made.
+// store is the cache as used by this package: missing entries are made.
 type store struct {
 	dir    *cache.Dir // nil: nothing can be kept
 	notice func(string)
 	made   bool // something was made
 }
 
-// get opens an entry, which build makes where it is missing or damaged; what is its name in notices.
-// Where the cache cannot be written the entry is a file in memory. It returns the length of the data too.
+// get opens an entry, which build makes if it is missing or damaged; what is its name in notices. If the cache is not
+// writable, the entry is a file in memory. It also returns the length of the data.
 func (s *store) get(key, what string, build func() ([]byte, error)) (*os.File, int64, error) {
 	if s.dir != nil {
 		f, n, err := s.dir.Open(key)

@@ -1,6 +1,7 @@
-// Package kernelfetch gets a kernel that /boot keeps from the user (Ubuntu's are 0600) out of the distribution's own
-// package, by the distribution's own client and without root. The client verifies the package by the signed lists of the
-// system; here its digest is compared with those lists once more, and the kernel's version with the one asked for.
+// Package kernelfetch extracts a kernel that the user cannot read in /boot (Ubuntu's are 0600) from the
+// distribution's own package, with the distribution's own client and without root. The client verifies the package by
+// the signed lists of the system; this package compares its digest with those lists again, and the kernel's version
+// with the requested one.
 package kernelfetch
 
 import (
@@ -22,23 +23,23 @@ import (
 	"nearmetal/internal/host/cache"
 )
 
-// Bounds of what is taken: a package of Debian's has 70 MB, a kernel 15 MB.
+// Bounds: a Debian package has 70 MB, a kernel 15 MB.
 const (
 	mostKernel  = 256 << 20
 	mostPackage = 1 << 30
 	mostSaid    = 1 << 20
 )
 
-// timeout bounds all of it; the download is the longest.
+// timeout bounds the whole operation, most of which is the download.
 const timeout = 10 * time.Minute
 
-// Fetched is what Fetch has put into the cache.
+// Fetched describes the kernel that Fetch has put into the cache.
 type Fetched struct {
 	Version string // of the kernel
-	Package string // NAME=VERSION, as the archive has it
+	Package string // NAME=VERSION, as in the archive
 }
 
-// Fetch gets the kernel of that version for the installed system, and keeps it in d.
+// Fetch extracts the kernel of that version for the installed system, and keeps it in d.
 func Fetch(ctx context.Context, d *cache.Dir, version string) (Fetched, error) {
 	if strings.ContainsAny(version, "/ \t\n") || strings.HasPrefix(version, "-") || version == "" {
 		return Fetched{}, fmt.Errorf("%q is not a kernel version", version)
@@ -85,7 +86,7 @@ func Fetch(ctx context.Context, d *cache.Dir, version string) (Fetched, error) {
 	return Fetched{version, pkg}, nil
 }
 
-// owner is the package that has installed a kernel, as NAME=VERSION.
+// owner returns the package that installed a kernel, as NAME=VERSION.
 func owner(ctx context.Context, version string) (string, error) {
 	path := "/boot/vmlinuz-" + version
 	out, err := output(command(ctx, "dpkg-query", "-S", path))
@@ -103,7 +104,7 @@ func owner(ctx context.Context, version string) (string, error) {
 	return name + "=" + installed, nil
 }
 
-// digestOf is the SHA-256 of a package by the lists of the system.
+// digestOf returns the SHA-256 of a package from the system's lists.
 func digestOf(ctx context.Context, pkg string) (string, error) {
 	out, err := output(command(ctx, "apt-cache", "show", pkg))
 	if err != nil {
@@ -117,7 +118,7 @@ func digestOf(ctx context.Context, pkg string) (string, error) {
 	return "", fmt.Errorf("the lists of apt have no digest of %s: it is in no archive any more, or apt-get update is missing", pkg)
 }
 
-// theOnly is the only file of a folder.
+// theOnly returns the only file of a directory.
 func theOnly(dir string) (string, error) {
 	list, err := os.ReadDir(dir)
 	if err != nil {
@@ -187,7 +188,7 @@ func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// output is what a command prints. Its error has the command's last line.
+// output returns a command's output. Its error has the command's last line.
 func output(cmd *exec.Cmd) (string, error) {
 	var out, errs limited
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -17,7 +17,7 @@ import (
 
 const version = "6.8.0-48-generic"
 
-// bzImage is the least that has a version.
+// bzImage returns a minimal bzImage with a version.
 func bzImage(version string) []byte {
 	b := make([]byte, 8192)
 	copy(b[0x202:], "HdrS")
@@ -26,8 +26,8 @@ func bzImage(version string) []byte {
 	return b
 }
 
-// archive has a system of its own for dpkg and apt, in which a package owns /boot/vmlinuz-VERSION, and an archive with that
-// package, in which the kernel says it is version inside. It returns the path of the package.
+// archive makes a system for dpkg and apt, in which a package owns /boot/vmlinuz-VERSION, and an archive with that
+// package, whose kernel has version inside. It returns the path of the package.
 func archive(t *testing.T, inside string) (deb string) {
 	t.Helper()
 	for _, p := range []string{"apt-get", "dpkg-deb", "dpkg-query"} {
@@ -79,11 +79,11 @@ Dir::State::status "`+dir+`/dpkg/status"; Dir::Cache "`+dir+`/cache"; APT::Archi
 	return deb
 }
 
-// closed is a system whose kernel is closed to users, and a cache.
+// closed returns a system whose kernel users cannot read, and a cache.
 func closed(t *testing.T) (image.Finder, *cache.Dir) {
 	t.Helper()
 	root := t.TempDir()
-	// Root reads a closed file, so it is a folder here.
+	// A directory here, because root could read a closed file.
 	if err := errors.Join(os.MkdirAll(filepath.Join(root, "boot", "vmlinuz-"+version), 0o755),
 		os.MkdirAll(filepath.Join(root, "lib/modules", version), 0o755),
 		os.WriteFile(filepath.Join(root, "lib/modules", version, "modules.dep"), nil, 0o644)); err != nil {
@@ -96,7 +96,8 @@ func closed(t *testing.T) (image.Finder, *cache.Dir) {
 	return image.Finder{Root: root, Release: "x", Cache: d}, d
 }
 
-// A closed kernel comes out of the distribution's package, by apt itself, and is found; a damaged copy is not.
+// TestFetch: a closed kernel is extracted from the distribution's package, by apt itself, and is found; a damaged
+// copy is not used.
 func TestFetch(t *testing.T) {
 	archive(t, version)
 	f, d := closed(t)
@@ -130,7 +131,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// Nothing is kept of a package that is not the archive's, or whose kernel is another.
+// TestFetchRefused: no kernel is kept if the package is not the archive's, or its kernel has another version.
 func TestFetchRefused(t *testing.T) {
 	t.Run("changed", func(t *testing.T) {
 		deb := archive(t, version)

@@ -1,7 +1,7 @@
-// Package cache keeps files that can be made again at any time, in the user's
-// cache directory. Every entry carries its length and SHA-256, which are verified at each use,
-// as are its owner, mode and number of links; an entry that does not match is made anew. Entries are
-// written beside their place and renamed, so that processes need no locks.
+// Package cache stores files that can be made again at any time, in the user's cache directory. Every entry contains
+// its length and SHA-256, which are verified at each use, as are its owner, mode and number of links; an entry that
+// does not match is made again. Entries are written under a temporary name and renamed, so that processes need no
+// locks.
 package cache
 
 import (
@@ -27,10 +27,10 @@ const (
 	trailerHead  = 16
 	trailerSize  = trailerHead + sha256.Size
 	trailerAlign = 8
-	maxEntry     = 1 << 30 // bytes: no entry of ours comes near
+	maxEntry     = 1 << 30 // bytes; nearmetal's entries are far smaller
 )
 
-// ErrCorrupt is what Open returns for an entry that is damaged, or that somebody else made or could change.
+// ErrCorrupt is Open's error for an entry that is damaged, or that another user made or could change.
 var ErrCorrupt = errors.New("corrupted cache entry")
 
 // Dir is a cache directory.
@@ -38,7 +38,7 @@ type Dir struct {
 	path string
 }
 
-// Open returns the user's cache directory, made if need be: $XDG_CACHE_HOME/nearmetal, else
+// Open returns the user's cache directory and creates it if necessary: $XDG_CACHE_HOME/nearmetal, else
 // ~/.cache/nearmetal, else (no home, or not writable) /var/tmp/nearmetal-UID, which must be this user's own.
 func Open() (*Dir, error) {
 	var tried error
@@ -57,7 +57,7 @@ func Open() (*Dir, error) {
 	return d, nil
 }
 
-// homes are the cache directories that the environment names.
+// homes returns the cache directories that the environment names.
 func homes() []string {
 	if x := os.Getenv("XDG_CACHE_HOME"); filepath.IsAbs(x) {
 		return []string{filepath.Join(x, "nearmetal")}
@@ -68,8 +68,8 @@ func homes() []string {
 	return nil
 }
 
-// At returns the cache in a directory, made (0700) if need be. It fails unless the directory is this
-// user's own and nobody else can write to it: what is in it gets started.
+// At returns the cache in a directory and creates it (0700) if necessary. It fails unless the directory is this
+// user's own and nobody else can write to it, because its contents are executed.
 func At(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
@@ -92,18 +92,18 @@ func At(path string) (*Dir, error) {
 	return &Dir{path: path}, nil
 }
 
-// Path of the directory.
+// Path returns the path of the directory.
 func (d *Dir) Path() string { return d.path }
 
-// Open returns an entry, read-only, verified, and its length in bytes without the trailer. The error is
-// os.ErrNotExist where there is none and ErrCorrupt where it is damaged or not this user's alone (it is removed then).
-// Reading on after the data reads padding and the trailer; readers of ELF and bzImage do not mind.
+// Open returns a verified entry, read-only, and its length in bytes without the trailer. The error is os.ErrNotExist
+// if the entry does not exist and ErrCorrupt if it is damaged or not exclusively this user's (it is then removed).
+// Reads beyond the data return padding and the trailer, which readers of ELF and bzImage ignore.
 func (d *Dir) Open(name string) (*os.File, int64, error) {
 	p, err := d.file(name)
 	if err != nil {
 		return nil, 0, err
 	}
-	// No link is followed, and no pipe is waited for.
+	// Links are not followed, and a pipe does not block.
 	f, err := os.OpenFile(p, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
 		os.Remove(p)
@@ -120,13 +120,13 @@ func (d *Dir) Open(name string) (*os.File, int64, error) {
 		}
 		return nil, 0, fmt.Errorf("%s: %w", p, err)
 	}
-	// The time of use decides what Trim drops. It is only a hint: no error.
+	// Trim uses the time of use to select entries. It is only a hint, so errors are ignored.
 	now := time.Now()
 	os.Chtimes(p, now, now)
 	return f, n, nil
 }
 
-// verify checks whose the file is, the trailer and the data's SHA-256, and returns the data's length.
+// verify checks the file's owner, the trailer and the data's SHA-256, and returns the data's length.
 func verify(f *os.File) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -153,7 +153,7 @@ func verify(f *os.File) (int64, error) {
 		return 0, ErrCorrupt
 	}
 	sum := sha256.New()
-	// A file of ours is never truncated, only replaced; a read, unlike a fault in a mapping, fails cleanly if one is.
+	// Cache files are replaced, never truncated; if one is, a read fails cleanly, unlike a fault in a mapping.
 	if _, err := io.CopyBuffer(sum, io.NewSectionReader(f, 0, n), make([]byte, min(n+1, 1<<20))); err != nil {
 		return 0, err
 	}
@@ -166,7 +166,7 @@ func verify(f *os.File) (int64, error) {
 
 func padded(n int64) int64 { return (n + trailerAlign - 1) &^ (trailerAlign - 1) }
 
-// Put writes an entry, in place of one of that name, and returns it open as Open does.
+// Put writes an entry, replacing one with that name, and returns it open as Open does.
 func (d *Dir) Put(name string, data []byte) (*os.File, error) {
 	p, err := d.file(name)
 	if err != nil {
@@ -200,7 +200,7 @@ func (d *Dir) Put(name string, data []byte) (*os.File, error) {
 	if err := os.Rename(f.Name(), p); err != nil {
 		return fail(err)
 	}
-	// Opened anew, read-only: nobody who is handed it can write the cache.
+	// Reopened read-only, so that nobody who receives the file can write the cache.
 	ro, err := os.Open(p)
 	f.Close()
 	if err != nil {
@@ -209,7 +209,7 @@ func (d *Dir) Put(name string, data []byte) (*os.File, error) {
 	return ro, nil
 }
 
-// file returns the path of an entry. Names are ours: letters, digits, - _ . and no leading dot.
+// file returns the path of an entry. Names contain only letters, digits, - _ . and no leading dot.
 func (d *Dir) file(name string) (string, error) {
 	if name == "" || name[0] == '.' || strings.ContainsAny(name, "/\x00") || len(name) > 200 {
 		return "", fmt.Errorf("cache: bad entry name %q", name)

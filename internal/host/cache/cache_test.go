@@ -52,7 +52,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestCorrupt damages every part of an entry: each damage is found, and the entry is gone after.
+// TestCorrupt damages every part of an entry: each damage is detected, and the entry is then removed.
 func TestCorrupt(t *testing.T) {
 	d := at(t)
 	data := []byte("the quick brown fox jumps")
@@ -75,7 +75,7 @@ func TestCorrupt(t *testing.T) {
 	}
 	for i := range whole {
 		if i >= len(data) && i < len(whole)-trailerSize {
-			continue // padding is nobody's
+			continue // padding is not verified
 		}
 		b := bytes.Clone(whole)
 		b[i] ^= 0x10
@@ -158,7 +158,7 @@ func TestPlaces(t *testing.T) {
 	if d, err = Open(); err != nil || d.Path() != filepath.Join(home, "x/nearmetal") {
 		t.Errorf("%v, %v", d, err)
 	}
-	// A home that is a file cannot be written, by root either.
+	// A home that is a file is not writable, even for root.
 	file := filepath.Join(home, "file")
 	os.WriteFile(file, nil, 0o600)
 	t.Setenv("XDG_CACHE_HOME", "")
@@ -187,7 +187,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// An entry with the right bytes that somebody else made, can change or keeps under another name is not used.
+// TestSpoilt: an entry with the right bytes that another user made, can change or has linked under another name is
+// not used.
 func TestSpoilt(t *testing.T) {
 	whole := func(d *Dir) string {
 		put(t, d, "k-1", []byte("a kernel"))
@@ -207,7 +208,7 @@ func TestSpoilt(t *testing.T) {
 			p := whole(d)
 			return errors.Join(os.Remove(p), unix.Mkfifo(p, 0o600))
 		},
-		// A checksum that is not a hash can be met by another text of the same length.
+		// If the checksum is not a hash, another text of the same length can match it.
 		"another text, its own length": func(d *Dir) error {
 			p := whole(d)
 			b, err := os.ReadFile(p)

@@ -20,7 +20,7 @@ const oldPrefix = ".old-"
 // held are the directories that this process uses: open, with a shared lock, until it ends.
 var held []*os.File
 
-// Hold marks a directory of the cache as used now, and keeps TrimTrees from removing it as long as this process lives.
+// Hold marks a directory of the cache as used now, and keeps TrimTrees from removing it while this process lives.
 func (d *Dir) Hold(name string) error {
 	f, err := openTree(filepath.Join(d.path, name))
 	if err != nil {
@@ -36,8 +36,8 @@ func (d *Dir) Hold(name string) error {
 	return nil
 }
 
-// TrimTrees removes the directories whose names begin with one of prefixes, that no process holds and that were not used
-// for age. What cannot be removed stays: it is tried again the next time.
+// TrimTrees removes the directories whose names begin with one of prefixes, that no process holds and that were not
+// used for age. Directories that cannot be removed stay until the next call.
 func (d *Dir) TrimTrees(age time.Duration, prefixes ...string) {
 	list, err := os.ReadDir(d.path)
 	if err != nil {
@@ -54,7 +54,7 @@ func (d *Dir) TrimTrees(age time.Duration, prefixes ...string) {
 	}
 }
 
-// trimTree removes a directory under another name, so that nobody finds a part of it.
+// trimTree renames a directory before it removes it, so that nobody finds a part of it.
 func trimTree(path, aside string, age time.Duration) {
 	f, err := openTree(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func trimTree(path, aside string, age time.Duration) {
 	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return
 	}
-	// Its time is read under the lock: who used it meanwhile has let go of it again.
+	// The time of use is read under the lock: a process may have used and released the directory in the meantime.
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil || int(st.Uid) != os.Geteuid() {
 		return
@@ -75,12 +75,12 @@ func trimTree(path, aside string, age time.Duration) {
 	RemoveTree(aside)
 }
 
-// openTree opens a directory, and follows no symbolic link to it.
+// openTree opens a directory without following a symbolic link.
 func openTree(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
-// RemoveTree removes a directory whose directories may be closed to their owner.
+// RemoveTree removes a directory, including subdirectories that their owner cannot enter.
 func RemoveTree(dir string) error {
 	filepath.WalkDir(dir, func(path string, e fs.DirEntry, _ error) error {
 		if e != nil && e.IsDir() {

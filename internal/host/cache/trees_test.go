@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree makes a directory with a closed one in it, last used some time ago.
+// tree makes a directory with an inaccessible one in it, last used some time ago.
 func tree(t *testing.T, d *Dir, name string, ago time.Duration) string {
 	t.Helper()
 	path := filepath.Join(d.Path(), name)
@@ -32,7 +32,8 @@ func there(path string) bool {
 	return err == nil
 }
 
-// Directories that were not used for long are removed, but for those that a process holds, others' and other kinds.
+// TestTrimTrees: directories that were not used for long are removed, except those that a process holds, other users'
+// and other kinds.
 func TestTrimTrees(t *testing.T) {
 	d := at(t)
 	const day = 24 * time.Hour
@@ -89,7 +90,7 @@ func TestTrimTrees(t *testing.T) {
 	}
 }
 
-// What this process holds counts as used now.
+// TestHold: a directory that this process holds counts as used now.
 func TestHold(t *testing.T) {
 	d := at(t)
 	p := tree(t, d, "root-a", 100*24*time.Hour)

@@ -11,12 +11,12 @@ import (
 // tmpPrefix marks files that are being written.
 const tmpPrefix = ".new-"
 
-// tmpAge is when a file that is being written is taken for one whose writer died.
+// tmpAge is the age from which a file that is being written counts as abandoned by a dead writer.
 const tmpAge = time.Hour
 
-// Trim keeps the newest used entries of each kind, and removes the others. The kind is what stands before the
-// first hyphen of an entry's name; keep has how many of a kind stay, and kinds that it does not name are left alone.
-// A process that has a removed entry open keeps it.
+// Trim keeps the most recently used entries of each kind, and removes the others. The kind is the part of an entry's
+// name before the first hyphen; keep has the number of entries to keep of each kind, and kinds that it does not name
+// are not touched. A process that has a removed entry open can continue to use it.
 func (d *Dir) Trim(keep map[string]int) {
 	list, err := os.ReadDir(d.path)
 	if err != nil {

@@ -1,10 +1,9 @@
-// Package change makes changes to a host that can be undone. They are made in transactions:
-// each has a journal in a directory of the host (Dir), written before every change. A
-// transaction that was committed stays in force until Undo; one whose process ended before,
-// by kill -9 or a power cut, is undone by the next Recover.
+// Package change makes undoable changes to a host. They are made in transactions: each has a journal in a directory
+// of the host (Dir), written before every change. A committed transaction stays in force until Undo; one whose
+// process ended before the commit, by kill -9 or a power cut, is undone by the next Recover.
 //
-// A journal's file is NUMBER-NAME.open until its transaction is committed, then
-// NUMBER-NAME.done. The process that works on it holds a lock on it.
+// A journal's file is NUMBER-NAME.open until its transaction is committed, then NUMBER-NAME.done. The process that
+// works on it holds a lock on it.
 package change
 
 import (
@@ -23,7 +22,7 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// Dir is where the host's journals are, root's own.
+// Dir is the directory of the host's journals, owned by root.
 const Dir = "/var/lib/nearmetal"
 
 var (
@@ -34,18 +33,17 @@ var (
 const (
 	stateOpen = "open"
 	stateDone = "done"
-	mostFiles = 100000 // journals in a directory
+	mostFiles = 100000 // maximum number of journals in a directory
 )
 
 // step is called between the steps of a transaction.
 var step = func() {}
 
-// OnStep has f called between the steps of every transaction and of its undoing: tests, of
-// this package and of those that use it, end the process there.
+// OnStep makes every transaction and its undo call f between the steps: tests, of this package and of its users, end
+// the process there.
 func OnStep(f func()) { step = f }
 
-// Transaction is a set of changes that is made as a whole or not at all. It is for one
-// goroutine.
+// Transaction is a set of changes that is made as a whole or not at all. It is for one goroutine.
 type Transaction struct {
 	dir  string
 	name string // of the file
@@ -54,8 +52,8 @@ type Transaction struct {
 	lock *os.File
 }
 
-// Begin starts a transaction, called name in List and to Undo: letters, digits, '.', ':', '_'
-// and '-'. dir is Dir but in tests; it is made if it is not there.
+// Begin starts a transaction, called name in List and in Undo's match: letters, digits, '.', ':', '_' and '-'. dir is
+// Dir except in tests; it is created if it does not exist.
 func Begin(dir, name string) (*Transaction, error) {
 	if !validName().MatchString(name) {
 		return nil, fmt.Errorf("change: %q cannot name a transaction", name)
@@ -90,20 +88,20 @@ func Begin(dir, name string) (*Transaction, error) {
 	return t, journal.SyncDir(dir)
 }
 
-// Under makes the transaction's values those of a captured tree, for tests.
+// Under applies the transaction's values to a captured tree, for tests.
 func (t *Transaction) Under(root string) { t.root = root }
 
-// Value is an attribute of the kernel and what it is to be.
+// Value is an attribute of the kernel with its new value.
 type Value struct {
 	Path  string // below /sys or /proc/sys
-	Value string // one line, without its end
+	Value string // one line, without the newline
 }
 
-// WriteError is an attribute that did not take its value.
+// WriteError reports an attribute that did not accept its value.
 type WriteError struct {
 	Value
-	Now string // what stands there
-	Err error  // nil: the kernel took the write, and made something else of it
+	Now string // its current value
+	Err error  // nil: the kernel accepted the write, but set another value
 }
 
 func (e *WriteError) Error() string {
@@ -115,8 +113,8 @@ func (e *WriteError) Error() string {
 
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// Write sets values of the kernel. What stood there is on disk before the first is written;
-// values that are right already are left alone. It tries all, and returns the WriteErrors joined.
+// Write sets values of the kernel. The previous values are on disk before the first one is written; attributes that
+// already have their value are not written. It tries all, and returns the WriteErrors joined.
 func (t *Transaction) Write(values ...Value) error {
 	var todo []Value
 	var before []journal.Change
@@ -150,8 +148,8 @@ func (t *Transaction) Write(values ...Value) error {
 	return errors.Join(errs...)
 }
 
-// same reports whether an attribute reads as it was written: numbers may have lost zeros, lists
-// of CPUs blanks.
+// same reports whether an attribute reads as it was written: numbers may have lost leading zeroes, lists of CPUs
+// blanks.
 func same(now, value string) bool {
 	a, err1 := strconv.ParseUint(now, 0, 64)
 	b, err2 := strconv.ParseUint(value, 0, 64)
@@ -177,8 +175,7 @@ func (t *Transaction) Unlock(name string, pid int) error {
 	return nil
 }
 
-// Make makes a file with a content, and the directories above it that are not there. It
-// refuses a path where something is.
+// Make creates a file with its content, and missing parent directories. It fails if path exists.
 func (t *Transaction) Make(path, content string, mode fs.FileMode) error {
 	if err := t.mkdirs(filepath.Dir(path)); err != nil {
 		return err
@@ -208,8 +205,8 @@ func (t *Transaction) Make(path, content string, mode fs.FileMode) error {
 	return journal.SyncDir(filepath.Dir(path))
 }
 
-// Replace changes at once the content of a file that an earlier transaction made. The file
-// is removed when the transaction that made it is undone.
+// Replace atomically replaces the content of a file that an earlier transaction made. The file is removed when the
+// transaction that made it is undone.
 func (t *Transaction) Replace(path, content string, mode fs.FileMode) error {
 	next := path + ".nearmetal-new"
 	if err := t.Make(next, content, mode); err != nil {
@@ -221,9 +218,8 @@ func (t *Transaction) Replace(path, content string, mode fs.FileMode) error {
 	return journal.SyncDir(filepath.Dir(path))
 }
 
-// Last writes down that something (a file in sysctl.d, a unit) sets a value at each boot from
-// now on, so that undoing it makes sense after a boot as well; before is what stood there
-// first.
+// Last records that a file in sysctl.d or a unit sets a value at each boot from now on, so that the value is also
+// undone after a reboot; before is its original value.
 func (t *Transaction) Last(path, before string) error {
 	_, err := t.j.Record(journal.Value(t.root, path, before, true))
 	return err
@@ -247,7 +243,7 @@ func (t *Transaction) Link(target, path string) error {
 	return journal.SyncDir(filepath.Dir(path))
 }
 
-// mkdirs makes a directory and those above it.
+// mkdirs creates a directory and its parents.
 func (t *Transaction) mkdirs(path string) error {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		return nil
@@ -265,14 +261,14 @@ func (t *Transaction) mkdirs(path string) error {
 	return journal.SyncDir(filepath.Dir(path))
 }
 
-// Record writes down a change that the caller makes itself, right after.
+// Record records a change that the caller itself makes right after the call.
 func (t *Transaction) Record(c journal.Change) error {
 	_, err := t.j.Record(c)
 	step()
 	return err
 }
 
-// Step is between two steps of the caller's own.
+// Step marks the point between two steps of the caller.
 func (t *Transaction) Step() { step() }
 
 // Commit leaves the changes in force until Undo. A transaction without changes leaves no file.
@@ -293,8 +289,8 @@ func (t *Transaction) Commit() error {
 	return journal.SyncDir(t.dir)
 }
 
-// Rollback undoes the changes, last first, and ends the transaction. It returns what it undid.
-// If something cannot be undone the journal stays, for Recover.
+// Rollback undoes the changes, last first, and ends the transaction. It returns the changes that it undid. If a
+// change cannot be undone the journal stays, for Recover.
 func (t *Transaction) Rollback() ([]journal.Change, error) {
 	defer t.close()
 	did, err := t.j.UndoAll()
@@ -314,7 +310,7 @@ func (t *Transaction) close() {
 
 func (t *Transaction) path(p string) string { return filepath.Join(t.root, p) }
 
-// plain takes the path off an error that is reported with one already.
+// plain removes the path from an error that is reported with its path anyway.
 func plain(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -323,17 +319,17 @@ func plain(err error) error {
 	return err
 }
 
-// Info is a transaction on disk.
+// Info describes a transaction on disk.
 type Info struct {
 	Number  int
 	Name    string
-	Open    bool // not committed: its process works on it, or was killed
+	Open    bool // not committed: its process is working on it, or was killed
 	Changes []journal.Change
-	Bad     *BadJournal // not nil: what it changed is not known
+	Bad     *BadJournal // not nil: its changes are not known
 	file    string
 }
 
-// BadJournal is a journal that cannot be read. It is left as it is, and stops no other.
+// BadJournal reports a journal that cannot be read. It is left unchanged, and does not affect others.
 type BadJournal struct {
 	Path string
 	Err  error
@@ -345,8 +341,8 @@ func (b *BadJournal) Error() string {
 
 func (b *BadJournal) Unwrap() error { return b.Err }
 
-// List returns the transactions of a directory, oldest first, with the changes that are in
-// force. A directory that is not there has none.
+// List returns the transactions of a directory, oldest first, with the changes in force. A directory that does not
+// exist has none.
 func List(dir string) ([]Info, error) {
 	infos, err := list(dir)
 	if err != nil {
@@ -391,9 +387,9 @@ func list(dir string) ([]Info, error) {
 	return infos, nil
 }
 
-// Recover undoes what a process that was killed left half done, last first. It returns what it
-// undid. Call it before other changes; it is quick where there is nothing to do. A journal that cannot
-// be read stops neither it nor the caller: Check says which those are.
+// Recover undoes the changes of processes that were killed, last first, and returns them. Call it before other
+// changes; it is fast if nothing needs to be undone. An unreadable journal does not stop it or the caller: Check
+// lists these.
 func Recover(dir string) ([]journal.Change, error) {
 	did, errs := undo(dir, func(i Info) bool { return i.Open }, nil)
 	var kept []error
@@ -406,7 +402,7 @@ func Recover(dir string) ([]journal.Change, error) {
 	return did, errors.Join(kept...)
 }
 
-// Check returns the journals that cannot be read, as BadJournals joined.
+// Check returns the unreadable journals, as BadJournals joined.
 func Check(dir string) error {
 	infos, err := List(dir)
 	errs := []error{err}
@@ -418,16 +414,16 @@ func Check(dir string) error {
 	return errors.Join(errs...)
 }
 
-// Undo undoes the committed transactions that match, by their names, last first, after what
-// Recover would undo. It returns what it undid. It goes on after an error, and what could
-// not be undone is tried again by the next call.
+// Undo undoes the committed transactions whose names match, last first, after those that Recover would undo. It
+// returns the changes that it undid. It continues after an error, and the next call retries the changes that could
+// not be undone.
 func Undo(dir string, match func(name string) bool) ([]journal.Change, error) {
 	return UndoSettled(dir, match, nil)
 }
 
-// UndoSettled is Undo for transactions whose changes are not put back as they were, since others changed
-// the same after them: settle writes into each one's journal what is to be instead, before anything
-// is undone. It may be called again for one whose undoing was cut short.
+// UndoSettled is Undo for transactions whose old values are not restored, because others changed the same attributes
+// later: settle writes the wanted values into each one's journal before anything is undone. It may be called again
+// for a transaction whose undo was interrupted.
 func UndoSettled(dir string, match func(name string) bool, settle func(*journal.Journal) error) ([]journal.Change, error) {
 	did, err := Recover(dir)
 	more, bad := undo(dir, func(i Info) bool { return !i.Open && match(i.Name) }, settle)
@@ -444,7 +440,7 @@ func undo(dir string, match func(Info) bool, settle func(*journal.Journal) error
 		return nil, []error{err}
 	}
 	defer unlock()
-	if infos, err = list(dir); err != nil { // again, now that nobody begins or commits
+	if infos, err = list(dir); err != nil { // again, now that no transaction can begin or be committed
 		return nil, []error{err}
 	}
 	var did []journal.Change
@@ -464,7 +460,7 @@ func undoOne(dir string, i Info, settle func(*journal.Journal) error) ([]journal
 	path := filepath.Join(dir, i.file)
 	lock, err := tryLock(path)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // its process works on it, or has just committed
+		return nil, nil // its process is working on it, or has just committed
 	}
 	if err != nil {
 		return nil, err
@@ -483,7 +479,7 @@ func undoOne(dir string, i Info, settle func(*journal.Journal) error) ([]journal
 		step()
 	}
 	if !i.Open {
-		// From here on a kill leaves a transaction that Recover ends.
+		// If the process is killed from here on, Recover finishes the undo.
 		open := strings.TrimSuffix(path, stateDone) + stateOpen
 		if err := os.Rename(path, open); err != nil {
 			return nil, err
@@ -499,6 +495,6 @@ func undoOne(dir string, i Info, settle func(*journal.Journal) error) ([]journal
 	if err := os.Remove(path); err != nil {
 		return did, err
 	}
-	// A journal that came back after a power cut would be undone again, over what was made since.
+	// A journal that reappeared after a power cut would be undone again, over later changes.
 	return did, journal.SyncDir(dir)
 }

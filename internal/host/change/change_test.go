@@ -16,7 +16,7 @@ import (
 	"nearmetal/test/hosttree"
 )
 
-// The environment of the process that the kill tests end.
+// Environment variables of the process that the kill tests end.
 const (
 	envDir  = "NEARMETAL_TEST_CHANGE_DIR"
 	envTree = "NEARMETAL_TEST_CHANGE_TREE"
@@ -57,7 +57,7 @@ var values = []Value{
 	{Path: "/proc/sys/kernel/numa_balancing", Value: "0"},
 	{Path: "/sys/kernel/mm/ksm/run", Value: "2"},
 	{Path: "/sys/bus/pci/devices/0000:41:00.0/sriov_numvfs", Value: "4"},
-	{Path: "/proc/sys/vm/stat_interval", Value: "10"}, // right already
+	{Path: "/proc/sys/vm/stat_interval", Value: "10"}, // already has the value
 }
 
 func makeChanges(dir, tree string) error {
@@ -148,7 +148,8 @@ func undoAll(t *testing.T, dir string) {
 	}
 }
 
-// Killed at any step, what was not committed is undone by Recover, and the rest by Undo.
+// TestKilledWhileChanging: if a process is killed at any step, Recover undoes its uncommitted changes, and Undo the
+// others.
 func TestKilledWhileChanging(t *testing.T) {
 	for n := 1; ; n++ {
 		tree, dir := newTree(t), filepath.Join(t.TempDir(), "journals")
@@ -180,7 +181,7 @@ func TestKilledWhileChanging(t *testing.T) {
 	}
 }
 
-// Killed while undoing, the next Recover goes on with it.
+// TestKilledWhileUndoing: if a process is killed while undoing, the next Recover continues.
 func TestKilledWhileUndoing(t *testing.T) {
 	for n := 1; ; n++ {
 		tree, dir := newTree(t), filepath.Join(t.TempDir(), "journals")
@@ -204,7 +205,7 @@ func TestKilledWhileUndoing(t *testing.T) {
 	}
 }
 
-// A transaction at work is not taken for a dead one, and undoing is last first.
+// TestLiveAndOrder: a transaction in progress is not treated as dead, and changes are undone last first.
 func TestLiveAndOrder(t *testing.T) {
 	tree, dir := newTree(t), t.TempDir()
 	os.Chmod(dir, 0o700)
@@ -271,7 +272,7 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// A directory that others can write to, or a name with a path in it, is refused.
+// TestRefuses: a directory that others can write to, or a name with a path in it, is rejected.
 func TestRefuses(t *testing.T) {
 	dir := t.TempDir()
 	os.Chmod(dir, 0o777)
@@ -296,8 +297,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// The limit on locked memory of a process is raised and put back. Without the right to raise
-// hard limits (CAP_SYS_RESOURCE, which containers may lack) it is refused, and nothing is left.
+// TestUnlock: the limit on locked memory of a process is raised and restored. Without the right to raise hard limits
+// (CAP_SYS_RESOURCE, which containers may lack) it fails, and leaves no change.
 func TestUnlock(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "ulimit -Sl 64; echo ready; exec sleep 1000")
 	out, err := cmd.StdoutPipe()
@@ -330,7 +331,7 @@ func TestUnlock(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	case errors.Is(err, unix.EPERM):
-		// As if it had been raised, as far as one may.
+		// Simulates a raised limit, as far as permitted.
 		l := unix.Rlimit{Cur: before.Max, Max: before.Max}
 		if err := unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_MEMLOCK, &l, nil); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"nearmetal/internal/journal/faultdisk"
 )
 
-// Whatever write of a journal fails, of making changes or of undoing them: the host is then as it was, at the
+// TestDiskFails: if any write of a journal fails, while changes are made or undone, the host is restored, at the
 // latest by the next command.
 func TestDiskFails(t *testing.T) {
 	for n := 1; ; n++ {
@@ -56,7 +56,8 @@ func TestDiskFails(t *testing.T) {
 	}
 }
 
-// A journal that cannot be read is reported, and stops no other, of what is half done or of what was committed.
+// TestBadJournal: an unreadable journal, of an open or a committed transaction, is reported, and does not affect
+// others.
 func TestBadJournal(t *testing.T) {
 	for _, state := range []string{stateOpen, stateDone} {
 		tree, dir := newTree(t), filepath.Join(t.TempDir(), "state")
@@ -86,7 +87,7 @@ func TestBadJournal(t *testing.T) {
 		if _, err := tx.Rollback(); err != nil {
 			t.Error(err)
 		}
-		// Of those that are asked for, it is named.
+		// It is reported if it is among the requested ones.
 		if _, err := Undo(dir, func(string) bool { return true }); (err != nil) != (state == stateDone) {
 			t.Error(err)
 		}
@@ -99,7 +100,7 @@ func TestBadJournal(t *testing.T) {
 	}
 }
 
-// FuzzRecover has a good journal among others that hold anything.
+// FuzzRecover has a good journal among others with arbitrary contents.
 func FuzzRecover(f *testing.F) {
 	f.Add([]byte("x\n"), "000001-a.open")
 	f.Add([]byte(`{"do":{"kind":"unknown","args":{}}}`+"\n"), "000009-a.done")
@@ -107,7 +108,7 @@ func FuzzRecover(f *testing.F) {
 	f.Add([]byte(`{"undone":-1}`+"\n"), "000005-fix.done")
 	f.Fuzz(func(t *testing.T, text []byte, name string) {
 		if !fileName().MatchString(name) || strings.Contains(string(text), `"do"`) && !strings.Contains(string(text), "unknown") {
-			t.Skip() // never undone here: the fuzzer could name a real file
+			t.Skip() // not undone here, because the fuzzer could name a real file
 		}
 		dir := t.TempDir()
 		os.Chmod(dir, 0o700)
@@ -119,7 +120,7 @@ func FuzzRecover(f *testing.F) {
 		if err := tx.Make(path, "x", 0o600); err != nil {
 			t.Fatal(err)
 		}
-		tx.close() // as if killed
+		tx.close() // as if the process were killed
 		if name == "000001-good.open" {
 			t.Skip()
 		}

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Prepare makes the directory, and refuses one that others could write to: a journal is
-// obeyed by root.
+// Prepare creates the directory, and rejects one that others could write to, because root executes the journals.
 func Prepare(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -26,7 +25,7 @@ func Prepare(dir string) error {
 	return nil
 }
 
-// lockDir takes the directory's lock, which is held while transactions begin or are undone.
+// lockDir acquires the directory's lock, which is held while transactions begin or are undone.
 func lockDir(dir string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -45,7 +44,7 @@ func lockDir(dir string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// tryLock takes a journal's lock; EWOULDBLOCK says that another process has it.
+// tryLock acquires a journal's lock; EWOULDBLOCK means that another process has it.
 func tryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 	"nearmetal/internal/journal"
 )
 
-// power keeps, beside a host's files, what of them is on disk for sure: the names of a directory when that was
-// synced, and of a journal the bytes that were. At each step it cuts the power: what was not synced is there or not, each
-// name for itself. Then the host boots, and the kernel's values are the old ones again.
+// power tracks which of a host's files are certainly on disk: the names of a directory once that was synced, and the
+// bytes of a journal that were synced. At each step it cuts the power: everything not synced survives or not, each
+// name independently. Then the host boots, and the kernel's values are the old ones again.
 type power struct {
 	t           *testing.T
 	r           *rand.Rand
-	dir, tree   string // the journals' folder and the host's files
+	dir, tree   string // directories of the journals and of the host's files
 	beside      string // where both are while the power is off
-	disk        string // what is on disk for sure, by the same paths
+	disk        string // the files that are certainly on disk, by the same paths
 	before      string // snapshot of the host's files
 	step, cuts  int
 	off         bool
-	lasting     bool // what was committed has to be there
+	lasting     bool // committed changes must be in force
 	stopJournal func()
 	stopSync    func()
 }
@@ -51,7 +51,7 @@ func (p *power) stop() {
 	OnStep(func() {})
 }
 
-// keepAll takes everything below a directory as being on disk.
+// keepAll treats everything below a directory as being on disk.
 func (p *power) keepAll(top string) {
 	filepath.Walk(top, func(path string, st os.FileInfo, err error) error {
 		if err == nil && st.IsDir() {
@@ -61,8 +61,8 @@ func (p *power) keepAll(top string) {
 	})
 }
 
-// keep takes over the names of a directory that was synced. A file's bytes come with its name, but a journal's: they
-// come with its own sync.
+// keep records the names of a directory that was synced. A file's bytes are kept with its name, except a journal's,
+// which need its own sync.
 func (p *power) keep(path string) {
 	to := p.disk + path
 	os.MkdirAll(to, 0o755)
@@ -93,7 +93,7 @@ func (p *power) keep(path string) {
 	}
 }
 
-// bytesOf is where the synced bytes of the file of a journal are kept, by its inode: it is renamed.
+// bytesOf returns where the synced bytes of a journal's file are kept, by its inode, because the file is renamed.
 func (p *power) bytesOf(path string) string {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -136,7 +136,7 @@ func (p *power) journals(dir string) []string {
 
 func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
 
-// cut cuts the power some times, sees whether the next boot is right, and puts everything back.
+// cut cuts the power several times, checks the next boot each time, and restores everything.
 func (p *power) cut() {
 	if p.off || p.t.Failed() {
 		return
@@ -158,8 +158,8 @@ func (p *power) cut() {
 	}
 }
 
-// after makes at path what is on disk of it: of the names that were changed since (they are in now) some, and all
-// that were synced and not changed.
+// after creates at path the files that are on disk: some of the names that were changed since the sync (they are in
+// now), and all names that were synced and not changed.
 func (p *power) after(now, path, disk string, lost *[]string) {
 	must(p.t, os.MkdirAll(path, 0o755))
 	if path == p.dir {
@@ -173,11 +173,11 @@ func (p *power) after(now, path, disk string, lost *[]string) {
 		}
 	}
 	slices.Sort(names)
-	old := map[string]bool{} // a name that was synced, and not what stands there now; of a journal by its number
+	old := map[string]bool{} // a synced name whose content has changed; for a journal by its number
 	for _, name := range slices.Compact(names) {
 		a, b := filepath.Join(now, name), filepath.Join(disk, name)
 		from := a
-		// A rename comes to disk as one.
+		// A rename reaches the disk atomically.
 		of := name
 		if path == p.dir {
 			of, _, _ = strings.Cut(name, ".")
@@ -210,7 +210,7 @@ func (p *power) after(now, path, disk string, lost *[]string) {
 	}
 }
 
-// torn is what is on disk of a journal: what was synced, and of the rest a beginning, or zeros.
+// torn returns the bytes of a journal on disk: the synced ones, and of the rest a prefix, or zeroes.
 func (p *power) torn(text []byte, synced string) []byte {
 	sure, _ := os.ReadFile(synced)
 	n := len(sure) + p.r.Intn(max(len(text)-len(sure), 0)+1)
@@ -229,7 +229,7 @@ func (p *power) boot(was string) {
 	}
 }
 
-// check has the next command recover, and what was committed undone: the host is then as it was.
+// check runs Recover as the next command does, and Undo for the committed changes: the host must then be restored.
 func (p *power) check(what string) {
 	if _, err := Recover(p.dir); err != nil {
 		p.t.Errorf("%s: %v", what, err)
@@ -259,8 +259,9 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// Whenever the power is cut while changes are made, committed or undone, and whichever names and bytes came to disk
-// before others: after the next boot the host is as it was, or what was committed is in force and can be undone.
+// TestPowerCut: if the power is cut at any time while changes are made, committed or undone, and in whichever order
+// names and bytes reached the disk, after the next boot the host is restored, or the committed changes are in force
+// and can be undone.
 func TestPowerCut(t *testing.T) {
 	tree, dir := newTree(t), filepath.Join(t.TempDir(), "state")
 	must(t, os.Mkdir(dir, 0o700))

@@ -10,11 +10,11 @@ import (
 	"nearmetal/test/hosttree"
 )
 
-// unread matches what no row of these groups reads: most of a captured tree's files.
+// unread matches the files that no row of these groups reads: most of a captured tree.
 var unread = regexp.MustCompile(`^(\./)?sys/devices/virtual/infiniband/[^/]+/ports/[^/]+/(gids|gid_attrs/types|pkeys|hw_counters)/`)
 
-// What a real kernel shows, with an emulated IOMMU and card: before anything (s0), with VFs
-// (s1), with VFs handed over (s2), and with one in a VM.
+// TestCapturedHosts checks trees of a real kernel with an emulated IOMMU and card: initially (s0), with VFs (s1),
+// with VFs passed to a user (s2), and with one in a VM.
 func TestCapturedHosts(t *testing.T) {
 	for name, archive := range map[string]string{
 		"s0": "../device/testdata/s0.tar.gz", "s1": "../device/testdata/s1.tar.gz", "s2": "../device/testdata/s2.tar.gz",

@@ -9,7 +9,7 @@ import (
 	"nearmetal/test/hosttree"
 )
 
-// infiniBandCard is a card with an InfiniBand port and VFs, as the kernel's own mlx5 driver shows it.
+// infiniBandCard is a card with an InfiniBand port and VFs, in the form of the kernel's own mlx5 driver.
 const infiniBandCard = `proc/version = x
 sys/bus/pci/devices/0000:3b:00.0/vendor = 0x15b3
 sys/bus/pci/devices/0000:3b:00.0/device = 0x101b
@@ -23,7 +23,7 @@ sys/class/infiniband/mlx5_0/ports/1/state = 4: ACTIVE
 sys/class/infiniband/mlx5_0/ports/1/link_layer = InfiniBand
 `
 
-// judge returns what one row finds on a host of these files, whose programs answer as given.
+// judge returns the result of one row on a host with these files, whose programs print the given answers.
 func judge(t *testing.T, id, tree string, programs map[string]string) Result {
 	t.Helper()
 	dir := hosttree.Dir(t)
@@ -42,8 +42,8 @@ func judge(t *testing.T, id, tree string, programs map[string]string) Result {
 	return r.Rows[0]
 }
 
-// VFs of an InfiniBand card that the firmware keeps down are seen, by the files of MLNX_OFED's driver and by the
-// kernel's netlink as ip(8) prints it.
+// TestVFPolicy: VFs of an InfiniBand card that the firmware keeps down are detected, by the files of MLNX_OFED's
+// driver and by the kernel's netlink as printed by ip(8).
 func TestVFPolicy(t *testing.T) {
 	const policies = "sys/bus/pci/devices/0000:3b:00.0/sriov/0/policy = %\nsys/bus/pci/devices/0000:3b:00.0/sriov/1/policy = Follow\n"
 	const ask = "ip -json link show dev ibp59s0"
@@ -74,7 +74,7 @@ func TestVFPolicy(t *testing.T) {
 	}
 }
 
-// Representors that no bridge has leave their VFs without a network.
+// TestRepresentors: representors that are in no bridge leave their VFs without a network.
 func TestRepresentors(t *testing.T) {
 	const card = infiniBandCard + "sys/bus/pci/devices/0000:3b:00.0/net/eth0/type = 1\nsys/class/net/ibp59s0/phys_port_name = p0\n"
 	const rep = "sys/class/net/eth0/phys_port_name = pf0vf1\n"

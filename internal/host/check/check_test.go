@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Every row says all that a person needs, and its ID is its own.
+// TestRowsAreWhole: every row has all its texts, and a unique ID.
 func TestRowsAreWhole(t *testing.T) {
 	seen := map[string]bool{}
 	words := map[string]Group{}
@@ -40,7 +40,7 @@ func TestRowsAreWhole(t *testing.T) {
 	}
 }
 
-// Whatever this host is, Run says something of each row, and its JSON can be read back.
+// TestThisHost: on any host Run returns a result for each row, and its JSON can be read back.
 func TestThisHost(t *testing.T) {
 	for _, p := range append(Profiles, "") {
 		r, err := Run(context.Background(), Options{Profile: p})
@@ -70,7 +70,7 @@ func TestThisHost(t *testing.T) {
 	}
 }
 
-// Huge pages are not offered where VMs are emulated, unless they are asked for.
+// TestHugePagesEmulated: huge pages are not offered if VMs are emulated, unless requested.
 func TestHugePagesEmulated(t *testing.T) {
 	for _, c := range []struct {
 		kvm  error
@@ -89,7 +89,8 @@ func TestHugePagesEmulated(t *testing.T) {
 	}
 }
 
-// Where /dev/kvm exists and the CPU has neither vmx nor svm, the row says which KVM that is, and what to ask for.
+// TestOtherKVM: if /dev/kvm exists and the CPU has neither vmx nor svm, the row reports which KVM that is, and what
+// to request.
 func TestOtherKVM(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"proc", "sys", "dev"} {
@@ -142,7 +143,7 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// The page of all checks is what go generate makes.
+// TestPage: the page of all checks is the output of go generate.
 func TestPage(t *testing.T) {
 	b, err := os.ReadFile("../../../docs/reference/checks.md")
 	if err != nil || string(b) != Markdown() {
@@ -150,7 +151,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// What would be written to a daemon's limit on locked memory says what the limit is now.
+// TestMemlockBefore: a write to a daemon's limit on locked memory contains the current limit.
 func TestMemlockBefore(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{
@@ -171,7 +172,7 @@ func TestMemlockBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.close()
-	f.live = true // writes are for a host that runs
+	f.live = true // writes exist only for a running host
 	for _, r := range Rows() {
 		if r.ID != "limits.memlock" {
 			continue

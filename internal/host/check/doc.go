@@ -1,9 +1,8 @@
-// Package check reports what keeps a host, or a VM from the inside, from native speed. Its rows
-// are data: what is read, what is wanted and why, what it costs, how to fix it. Run reads,
-// changes nothing, and returns a Report; what a row can fix while the kernel runs is a list of
-// writes (Fixes), which package change makes and undoes.
+// Package check reports the properties of a host, or of a VM from the inside, that prevent native speed. Its rows are
+// data: the source, the wanted value with its reason, the cost, and the fix. Run only reads, and returns a Report; the
+// fixes of a row for a running kernel are a list of writes (Fixes), which package change makes and undoes.
 //
-// Everything is read below a root directory, so that a captured tree stands for any machine.
+// Everything is read below a root directory, so that a captured tree can represent any machine.
 package check
 
 import (
@@ -17,18 +16,18 @@ import (
 	"time"
 )
 
-// Status is what a row says of a host.
+// Status is the result of a row on a host.
 type Status string
 
 const (
 	OK            Status = "ok"
-	Warn          Status = "warn"           // it costs something, or may
+	Warn          Status = "warn"           // it costs performance, or may
 	Fail          Status = "fail"           // VMs do not run, or not at native speed
 	Unknown       Status = "unknown"        // it could not be read
-	NotApplicable Status = "not applicable" // this host has no such part
+	NotApplicable Status = "not applicable" // this host has no such component
 )
 
-// Profile is what a host is for: it chooses rows, and what some of them want.
+// Profile is the purpose of a host: it selects rows, and the wanted values of some of them.
 type Profile string
 
 const (
@@ -39,7 +38,7 @@ const (
 	ESXi      Profile = "esxi" // a host that Options.Command reaches
 )
 
-// Profiles are all profiles of hosts and VMs with Linux, in the order in which they are shown.
+// Profiles are all profiles of hosts and VMs with Linux, in the order in which they are printed.
 var Profiles = []Profile{VMHost, Guest, SlurmNode, RoCE}
 
 // Group is a part of a host.
@@ -60,7 +59,7 @@ const (
 	OnESXi   Group = "ESXi host"
 )
 
-// Needs is what has to happen before a remedy is in force.
+// Needs states what has to happen before a remedy is in force.
 type Needs string
 
 const (
@@ -72,38 +71,37 @@ const (
 	Other   Needs = "other"    // hardware, a package, another program's settings
 )
 
-// Row is one thing that is checked. All but the functions is text for people; every sentence
-// stands alone.
+// Row is one check. All fields but the functions are text for people; every sentence is self-contained.
 type Row struct {
-	ID       string // GROUP.WHAT; the part before the dot is the same for all rows of a group
+	ID       string // GROUP.NAME; all rows of a group have the same GROUP
 	Group    Group
 	Title    string
 	Reads    string // the files or the command that are read
 	Wants    string
 	Why      string
-	Source   string // the document that says so
-	Costs    string // what it costs where it is not so
-	Fix      string // commands, where there are such
+	Source   string // the document that recommends it
+	Costs    string // the cost of another value
+	Fix      string // commands, if some exist
 	Needs    Needs
 	Profiles []Profile
-	// Conflict names advice that says otherwise.
+	// Conflict names advice that contradicts the row.
 	Conflict string
 
-	// Own says that what is found differs from host to host where all is well (GUIDs, free
-	// memory): between hosts only the status is compared.
+	// Own: the value legitimately differs between hosts (GUIDs, free memory), so that hosts are compared by the
+	// status only.
 	Own bool
 
 	look func(*facts) finding
-	// writes returns the writes that fix the row on a running kernel; nil: there are none.
+	// writes returns the writes that fix the row on a running kernel; nil: none.
 	writes func(*facts) []Write
 	// load returns module parameters that fix the row when the module is next loaded.
 	load func(*facts) []Write
-	// commands returns what fixes the row in a shell of an ESXi host, with files of packages there.
+	// commands returns the commands that fix the row in a shell of an ESXi host, with files of packages there.
 	commands func(f *facts, bundles []string) []Command
 }
 
-// In reports whether the row belongs to a profile; every row but those that are for VMs or
-// ESXi hosts only belongs to the profile "".
+// In reports whether the row belongs to a profile; every row except those for VMs or ESXi hosts only belongs to the
+// profile "".
 func (r *Row) In(p Profile) bool {
 	for _, q := range r.Profiles {
 		if q == p || p == "" && q != Guest && q != ESXi {
@@ -116,22 +114,22 @@ func (r *Row) In(p Profile) bool {
 // Fixable reports whether check --fix can fix the row on some host.
 func (r *Row) Fixable() bool { return r.writes != nil }
 
-// finding is what a row found on a host.
+// finding is the result of a row on a host.
 type finding struct {
 	status Status
 	found  string // one line
-	items  []Item // the parts of it, where there are several
-	fix    string // over the row's own, where the remedy is this host's
+	items  []Item // its parts, if there are several
+	fix    string // replaces the row's own fix, if the remedy is specific to this host
 }
 
-// Item is one of several things that a row looked at: a CPU list, a node, a device.
+// Item is one of several objects that a row examined: a CPU list, a node, a device.
 type Item struct {
 	Name   string `json:"name"`
 	Status Status `json:"status"`
 	Found  string `json:"found"`
 }
 
-// Result is a row and what was found. Its JSON form is stable: fields are added, never changed.
+// Result is a row with its finding. Its JSON form is stable: fields are added, never changed.
 type Result struct {
 	ID       string `json:"id"`
 	Group    Group  `json:"group"`
@@ -150,17 +148,17 @@ type Result struct {
 	Conflict string `json:"conflict,omitempty"`
 }
 
-// Version is that of Report's JSON form.
+// Version is the version of Report's JSON form.
 const Version = 1
 
-// Report is what Run found, the rows in their fixed order. It has no times and nothing
-// that changes from one run to the next on an idle host but free memory.
+// Report is the result of Run, with the rows in their fixed order. It contains no times, and apart from free memory
+// nothing that changes between runs on an idle host.
 type Report struct {
 	Version int            `json:"version"`
 	Host    string         `json:"host"`
 	Kernel  string         `json:"kernel,omitempty"`
 	CPU     string         `json:"cpu,omitempty"`  // model
-	Root    string         `json:"root,omitempty"` // the captured tree that was read, "" for this host
+	Root    string         `json:"root,omitempty"` // captured tree that was read, "" for this host
 	Profile Profile        `json:"profile,omitempty"`
 	Summary map[Status]int `json:"summary"` // rows of each status
 	Rows    []Result       `json:"rows"`
@@ -172,19 +170,19 @@ func (r *Report) Count(s Status) int { return r.Summary[s] }
 // Failed reports whether a row failed.
 func (r *Report) Failed() bool { return r.Summary[Fail] > 0 }
 
-// Options say what to check.
+// Options select the checks.
 type Options struct {
 	Root    string  // a directory with sys/ and proc/ in it; "" or "/": this host
 	Profile Profile // "": all rows but those for the inside of a VM
 	// Only are row IDs, or the words before the dot; empty: all.
 	Only []string
-	// Command runs a program and returns its standard output. nil: programs are run on this
-	// host, and none where Root is a captured tree.
+	// Command runs a program and returns its standard output. nil: programs are run on this host, and none if Root is
+	// a captured tree.
 	Command func(ctx context.Context, name string, args ...string) ([]byte, error)
-	// ESXi is the name of the host with ESXi on which Command runs programs, for the profile ESXi.
+	// ESXi is the name of the ESXi host on which Command runs programs, for the profile ESXi.
 	ESXi string
-	// HugePageBytes is what Fixes makes of huge pages on each node, in bytes; 0: half of
-	// what the node has available.
+	// HugePageBytes is the size in bytes of the huge pages that Fixes makes on each node; 0: half of the node's
+	// available memory.
 	HugePageBytes uint64
 }
 
@@ -239,8 +237,8 @@ func Select(p Profile, only []string) ([]Row, error) {
 	return list, nil
 }
 
-// Run checks a host. Its errors are a root that is not a directory and a name in o.Only that no
-// row has; what cannot be read is a row's status.
+// Run checks a host. It fails if the root is not a directory or if no row has a name in o.Only; unreadable files are
+// reported in a row's status.
 func Run(ctx context.Context, o Options) (Report, error) {
 	list, err := Select(o.Profile, o.Only)
 	if err != nil {
@@ -296,7 +294,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return r, ctx.Err()
 }
 
-// commandTimeout bounds each program that a row asks.
+// commandTimeout bounds each program that a row runs.
 const commandTimeout = 10 * time.Second
 
 // runCommand is Options.Command for this host.
@@ -320,7 +318,7 @@ func (r *Report) Add(list ...Result) {
 	r.count()
 }
 
-// Keep leaves the rows that only names; see Options.
+// Keep keeps only the rows that only names; see Options.
 func (r *Report) Keep(only []string) error {
 	list, err := Select("", only)
 	if err != nil {
@@ -353,8 +351,7 @@ func (r *Report) count() {
 	}
 }
 
-// Sane checks a report that came from somewhere else, a file, a host or a VM, and makes its
-// words harmless.
+// Sane checks a report from another source, a file, a host or a VM, and sanitizes its texts.
 func (r *Report) Sane() error {
 	const most = 4096 // rows, and items of a row
 	if r.Version < 1 || r.Version > Version {
@@ -383,7 +380,7 @@ func (r *Report) Sane() error {
 	return nil
 }
 
-// known returns a status, or Unknown for a word that is none.
+// known returns a status, or Unknown for any other word.
 func known(s Status) Status {
 	switch s {
 	case OK, Warn, Fail, NotApplicable:

@@ -11,12 +11,12 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// Rows for an ESXi host: the steps of VMware's study that only a shell of that host can do. They read by programs alone, which
-// Options.Command runs there.
+// Rows for an ESXi host: the steps of VMware's study that require a shell on that host. They read only by programs,
+// which Options.Command runs there.
 
 var onESXi = []Profile{ESXi}
 
-// mellanox is where the card's tools are on ESXi.
+// mellanox is the directory of the card's tools on ESXi.
 const mellanox = "/opt/mellanox/bin/"
 
 const connectXStudy = "VMware ConnectX study, section "
@@ -175,7 +175,7 @@ var esxiRows = []Row{
 	},
 }
 
-// maintenance says why a host is not booted now; nil: it may be.
+// maintenance returns the reason why a host must not be rebooted now; nil: it may be.
 func maintenance(f *facts) error {
 	out, err := f.ask("esxcli", "system", "maintenanceMode", "get")
 	if err == nil && strings.TrimSpace(out) != "Enabled" {
@@ -184,25 +184,25 @@ func maintenance(f *facts) error {
 	return err
 }
 
-// Command is what fixes a row in a shell of the host.
+// Command is a command that fixes a row in a shell of the host.
 type Command struct {
 	Run  string
-	Undo string // "": nothing undoes it
-	// Named: it is run only where the row was named.
+	Undo string // "": it cannot be undone
+	// Named: the command is run only if the row was named.
 	Named bool
-	// Only says why it must not be run now; nil: it may be.
+	// Only returns the reason why it must not be run now; nil: it may be.
 	Only func(*facts) error
 }
 
 // HostFix are a row's commands.
 type HostFix struct {
 	Row      Result
-	Commands []Command // none: by hand, as Row.Fix says
-	Why      error     // why they must not be run now
+	Commands []Command // none: a manual fix, see Row.Fix
+	Why      error     // reason why they must not be run now
 }
 
-// HostFixes returns the commands of the rows that warn or fail, in their order. bundles are files on the host with the packages that a row
-// lacks.
+// HostFixes returns the commands of the rows that warn or fail, in their order. bundles are files on the host with
+// the packages that a row lacks.
 func HostFixes(ctx context.Context, o Options, r *Report, bundles []string) ([]HostFix, error) {
 	f, err := newFacts(ctx, o)
 	if err != nil {
@@ -234,7 +234,7 @@ var BundleRows = []string{"esxi.tools", "esxi.driver"}
 
 var bundleName = lazyregexp.New(`^/vmfs/volumes/[A-Za-z0-9._/-]+\.(zip|vib)$`)
 
-// CheckBundle says what is wrong with the name of a file of packages on an ESXi host; nil: nothing.
+// CheckBundle returns the fault of the name of a file of packages on an ESXi host, or nil.
 func CheckBundle(name string) error {
 	if !bundleName().MatchString(name) {
 		return fmt.Errorf("%.80q is not /vmfs/volumes/DATASTORE/FILE.zip, or .vib", name)
@@ -242,7 +242,8 @@ func CheckBundle(name string) error {
 	return nil
 }
 
-// installs returns the commands that install files of packages; the undo removes those that were not there.
+// installs returns the commands that install files of packages; the undo removes the packages that were not installed
+// before.
 func installs(names ...string) func(*facts, []string) []Command {
 	return func(f *facts, bundles []string) (list []Command) {
 		for _, b := range bundles {
@@ -288,7 +289,7 @@ func (f *facts) hasVIBs(names ...string) finding {
 	return worst(items, found(Unknown, "no package was asked for"))
 }
 
-// vibs reads esxcli software vib list: versions by name.
+// vibs parses the output of esxcli software vib list: versions by name.
 func vibs(out string) map[string]string {
 	list := map[string]string{}
 	below := false
@@ -304,7 +305,8 @@ func vibs(out string) map[string]string {
 
 var mstDevice = lazyregexp.New(`\bmt\d+_pciconf\d+\b`)
 
-// esxiCards calls look with the firmware settings of each card: those in force, where the tools say them, and those after the next boot.
+// esxiCards calls look with the firmware settings of each card: the current ones, if the tools report them, and those
+// after the next boot.
 func (f *facts) esxiCards(look func(name string, now, next map[string]string) Item) ([]Item, error) {
 	out, err := f.ask(mellanox+"mst", "status")
 	if err != nil {
@@ -325,7 +327,7 @@ func (f *facts) esxiCards(look func(name string, now, next map[string]string) It
 	return items, nil
 }
 
-// parseMlxconfig reads lines "NAME DEFAULT CURRENT NEXT" of mlxconfig -e query.
+// parseMlxconfig parses lines "NAME DEFAULT CURRENT NEXT" of mlxconfig -e query.
 func parseMlxconfig(out string) (now, next map[string]string) {
 	now, next = map[string]string{}, map[string]string{}
 	for _, line := range strings.Split(out, "\n") {
@@ -339,7 +341,8 @@ func parseMlxconfig(out string) (now, next map[string]string) {
 
 var plainNumber = lazyregexp.New(`^(?:[A-Za-z_]+\()?(\d{1,10})\)?$`)
 
-// plainValue is a setting as mlxconfig takes it: True(1) is 1. "": it is not a number, and so nothing that may stand in a command.
+// plainValue returns a setting in the form that mlxconfig accepts: True(1) is 1. "": it is not a number, and must not
+// be used in a command.
 func plainValue(v string) string {
 	if m := plainNumber().FindStringSubmatch(v); m != nil {
 		return m[1]
@@ -347,7 +350,7 @@ func plainValue(v string) string {
 	return ""
 }
 
-// moduleParameters reads the parameters of nmlx5_core that are set. The columns are those of the line below the heading.
+// moduleParameters reads the parameters of nmlx5_core that are set. The line below the heading marks the columns.
 func (f *facts) moduleParameters() (map[string]string, error) {
 	out, err := f.ask("esxcli", "system", "module", "parameters", "list", "-m", "nmlx5_core")
 	if err != nil {
@@ -372,7 +375,7 @@ func (f *facts) moduleParameters() (map[string]string, error) {
 		if v == "" {
 			continue
 		}
-		if !moduleValue().MatchString(name + "=" + v) { // what is not understood would be lost
+		if !moduleValue().MatchString(name + "=" + v) { // an unparsed parameter would be lost
 			return nil, fmt.Errorf("parameter %s of nmlx5_core is not understood", printable(name))
 		}
 		set[name] = v
@@ -385,7 +388,7 @@ func (f *facts) moduleParameters() (map[string]string, error) {
 
 var dashes = lazyregexp.New(`-+`)
 
-// moduleValue is a parameter that can stand in a command.
+// moduleValue matches a parameter that can be used in a command.
 var moduleValue = lazyregexp.New(`^[A-Za-z0-9_]{1,64}=[A-Za-z0-9_,.:-]{1,256}$`)
 
 func joinParameters(set map[string]string) string {
@@ -397,7 +400,8 @@ func joinParameters(set map[string]string) string {
 	return strings.Join(list, " ")
 }
 
-// esxiVersion is the host's version; the error says why it cannot be asked, or that it has no ESXi.
+// esxiVersion returns the host's version; the error is the reason why it cannot be queried, or that the host does not
+// run ESXi.
 func (f *facts) esxiVersion() (string, error) {
 	out, err := f.ask("esxcli", "system", "version", "get")
 	if err != nil {

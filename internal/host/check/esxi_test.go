@@ -2,7 +2,8 @@ package check
 
 import "testing"
 
-// A host's own words stand in a command only where they are numbers: an administrator copies what undoes a change.
+// TestPlainValue: a host's own values are used in a command only if they are numbers, because an administrator copies
+// the commands that undo a change.
 func TestPlainValue(t *testing.T) {
 	for said, want := range map[string]string{"True(1)": "1", "False(0)": "0", "16": "16", "": "", "N/A": "", "1';reboot;'(2)": "", "$(reboot)": "", "a(1)b(2)": ""} {
 		if got := plainValue(said); got != want {

@@ -12,11 +12,11 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// facts is a host as the rows see it. What several rows want is read once.
+// facts is a host as read by the rows. Files that several rows need are read once.
 type facts struct {
 	*tree
 	ctx     context.Context
-	live    bool // this host, not a captured tree
+	live    bool // this host, and not a captured tree
 	profile Profile
 	run     func(ctx context.Context, name string, args ...string) ([]byte, error)
 	huge    uint64 // Options.HugePageBytes
@@ -32,7 +32,7 @@ type facts struct {
 	args     map[string][]string
 	topo     *topology.Host
 	topoErr  error
-	topoDone chan struct{} // closed when topo is read; nil: nobody has begun
+	topoDone chan struct{} // closed when topo is read; nil: not begun
 	procs    map[string][]int
 	pci      []*pciDevice
 	pciDone  bool
@@ -54,7 +54,7 @@ func newFacts(ctx context.Context, o Options) (*facts, error) {
 	return f, nil
 }
 
-// line returns a file's first line without blanks around it, "" if there is none.
+// line returns a file's first line without surrounding blanks, or "" if it cannot be read.
 func (f *facts) line(name string) string {
 	if s, ok := f.lines[name]; ok {
 		return s
@@ -75,11 +75,11 @@ func (f *facts) number(name string) (int64, bool) {
 	return n, err == nil
 }
 
-// lineMax bounds what of a line is shown or compared, in bytes.
+// lineMax bounds the part of a line that is printed or compared, in bytes.
 const lineMax = 4096
 
-// printable makes a line harmless: a captured tree, or a device, may hold anything. It has no mark where it cuts, because
-// what it returns is also compared.
+// printable sanitizes a line, because a captured tree or a device may contain anything. It does not mark a cut,
+// because its result is also compared.
 func printable(s string) string { return text.Clean(text.Cut(s, lineMax)) }
 
 // numbered returns the names in a directory that are prefix and a number, in the order of the numbers.
@@ -145,7 +145,7 @@ func (f *facts) amd() bool   { return f.cpuField("vendor_id") == "AuthenticAMD" 
 // inVM reports whether this machine is a VM itself.
 func (f *facts) inVM() bool { return f.cpuFlag("hypervisor") }
 
-// arg returns the values of a word of the kernel's command line, and whether it is there.
+// arg returns the values of a parameter on the kernel's command line, and whether it occurs.
 func (f *facts) arg(name string) ([]string, bool) {
 	if f.args == nil {
 		s, _ := f.read("/proc/cmdline")
@@ -155,9 +155,9 @@ func (f *facts) arg(name string) ([]string, bool) {
 	return v, ok
 }
 
-// parseCmdline reads a kernel command line: words with or without a value, double quotes
-// around blanks (Documentation/admin-guide/kernel-parameters.rst). Hyphens in names are
-// underscores; what follows a lone "--" is init's.
+// parseCmdline parses a kernel command line: words with or without a value, double quotes around blanks
+// (Documentation/admin-guide/kernel-parameters.rst). Hyphens in names count as underscores; words after "--" are
+// init's.
 func parseCmdline(s string) map[string][]string {
 	args := map[string][]string{}
 	var word strings.Builder
@@ -203,7 +203,7 @@ func (f *facts) argHas(name, value string) bool {
 	return false
 }
 
-// startHost begins to read the topology, beside what else is read.
+// startHost begins to read the topology concurrently.
 func (f *facts) startHost() {
 	if f.topoDone != nil {
 		return
@@ -215,14 +215,14 @@ func (f *facts) startHost() {
 	}()
 }
 
-// host returns the topology, or nil where it cannot be read.
+// host returns the topology, or nil if it cannot be read.
 func (f *facts) host() *topology.Host {
 	f.startHost()
 	<-f.topoDone
 	return f.topo
 }
 
-// processes returns the processes with a name (comm), by ascending number.
+// processes returns the PIDs of the processes with a name (comm), ascending.
 func (f *facts) processes(name string) []int {
 	if f.procs == nil {
 		f.procs = map[string][]int{}
@@ -237,7 +237,7 @@ func (f *facts) processes(name string) []int {
 	return f.procs[name]
 }
 
-// answer is what a program said. It runs beside the reading of files.
+// answer is the output of a program. It runs concurrently with the reading of files.
 type answer struct {
 	done chan struct{}
 	out  string
@@ -276,8 +276,8 @@ func (f *facts) start(name string, args ...string) *answer {
 	return a
 }
 
-// startSlow starts what takes long and rows of the list want, so that it runs while files are
-// read: the topology, and QEMU.
+// startSlow starts the slow operations that rows of the list need, so that they run while files are read: the
+// topology, and QEMU.
 func (f *facts) startSlow(list []Row) {
 	const few = 8
 	if len(list) > few {

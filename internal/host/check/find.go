@@ -37,7 +37,7 @@ func (f finding) fixedBy(format string, args ...any) finding {
 	return f
 }
 
-// rank orders statuses: what is worse comes later.
+// rank orders statuses: worse ones are higher.
 func rank(s Status) int {
 	switch s {
 	case NotApplicable:
@@ -52,8 +52,8 @@ func rank(s Status) int {
 	return 4
 }
 
-// worst returns the finding of several items: the worst status, and the items that have it in a
-// line. With no items it is none.
+// worst returns the finding of several items: the worst status, and the items with it in one line. Without items it
+// returns none.
 func worst(items []Item, none finding) finding {
 	if len(items) == 0 {
 		return none
@@ -82,8 +82,7 @@ func worst(items []Item, none finding) finding {
 	return f
 }
 
-// byValue groups numbered things (CPUs, nodes) by what was found for each, as items; good
-// returns a value's status.
+// byValue groups numbered objects (CPUs, nodes) by their values, as items; good returns a value's status.
 func byValue(what string, values map[int]string, good func(string) Status) []Item {
 	groups := map[string][]int{}
 	for id, v := range values {
@@ -112,8 +111,7 @@ func (b *byFirst) Swap(i, j int) {
 	b.items[i], b.items[j] = b.items[j], b.items[i]
 }
 
-// absent is the finding where a file is not there: this kernel has no such thing, or a
-// captured tree does not have the file.
+// absent returns the finding for a missing file: this kernel does not have it, or the captured tree does not.
 func (f *facts) absent() finding {
 	if f.live {
 		return found(NotApplicable, "this kernel has none")

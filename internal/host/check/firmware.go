@@ -183,9 +183,8 @@ func dmarFlags(table string) (byte, bool) {
 	return table[37], true
 }
 
-// unassigned reads a PCI device's resource file, a line "start end flags" for each window:
-// 0 to 5 are its own, 6 its ROM, 7 to 12 those of its VFs
-// (Documentation/PCI/sysfs-pci.rst, include/linux/pci.h). A window has no address when it
+// unassigned parses a PCI device's resource file, a line "start end flags" for each window: 0 to 5 are its own, 6 its
+// ROM, 7 to 12 those of its VFs (Documentation/PCI/sysfs-pci.rst, include/linux/pci.h). A window has no address if it
 // has flags and starts at 0 (memory windows only).
 func unassigned(resource string) (own, vf bool) {
 	for i, line := range strings.Split(resource, "\n") {
@@ -212,7 +211,7 @@ func unassigned(resource string) (own, vf bool) {
 	return own, vf
 }
 
-// hex reads a number such as 0x15b3 or d2008c222f0606.
+// hex parses a number such as 0x15b3 or d2008c222f0606.
 func hex(s string) (uint64, error) {
 	n, err := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 64)
 	if err != nil {

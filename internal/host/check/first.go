@@ -2,14 +2,14 @@ package check
 
 import "strings"
 
-// causes are rows that fail because another does: the one to fix is that.
+// causes maps rows to the row whose failure makes them fail, which is the one to fix.
 var causes = map[string]string{
 	"kvm.works":     "firmware.virtualization",
 	"cmdline.iommu": "firmware.iommu",
 	"iommu.vfio":    "firmware.iommu",
 }
 
-// CauseOf returns the failed row that a failed row follows from, "" where it stands for itself.
+// CauseOf returns the failed row that caused the failure of row, or "" if row is itself the cause.
 func (r *Report) CauseOf(row *Result) string {
 	cause := causes[row.ID]
 	if cause == "" || row.Status != Fail {
@@ -23,12 +23,11 @@ func (r *Report) CauseOf(row *Result) string {
 	return ""
 }
 
-// weighty are the rows whose warnings cost most, in their order; other warnings come after them.
+// weighty are the rows whose warnings cost the most, in their order; other warnings follow.
 var weighty = []string{"memory.hugepages", "power.governor", "power.c-states", "memory.numa-balancing", "memory.thp",
 	"kvm.ple", "cmdline.isolation", "limits.memlock", "limits.shm"}
 
-// First returns the rows to fix first, at most n: failures before warnings, and none that follows from
-// another.
+// First returns at most n rows to fix first: failures before warnings, and no consequences of other failures.
 func (r *Report) First(n int) []*Result {
 	var list []*Result
 	take := func(want func(*Result) bool) {

@@ -20,7 +20,8 @@ func TestFirst(t *testing.T) {
 		}
 		return strings.Join(list, " ")
 	}
-	// kvm.works follows from the firmware; cmdline.iommu stands for itself where the firmware's IOMMU is not in the report.
+	// kvm.works follows from the firmware; cmdline.iommu is its own cause if the firmware's IOMMU is not in the
+	// report.
 	if got, want := ids(9), "firmware.virtualization cmdline.iommu memory.hugepages cmdline.slow"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -82,7 +82,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// A report from somewhere else is harmless on a terminal, whatever is in it.
+// FuzzReport: a report from another source is harmless on a terminal, regardless of its contents.
 func FuzzReport(f *testing.F) {
 	f.Add(`{"version":1,"host":"a\u001b[2J","rows":[{"id":"x.y","group":"g\n","status":"bad","found":"\u001b]0;x\u0007","items":[{"name":"\u0000"}]}]}`)
 	f.Add(`{"version":9}`)

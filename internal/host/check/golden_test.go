@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// The answers of programs in the golden reports.
+// answers are the outputs of programs in the golden reports.
 var answers = map[string]string{
 	qemuProgram + " -version":         "QEMU emulator version 8.2.0 (test)\nCopyright",
 	qemuProgram + " -help":            "usage\n-sandbox on[,obsolete=allow|deny]\n",
@@ -32,7 +32,7 @@ func answering(_ context.Context, name string, args ...string) ([]byte, error) {
 	return nil, errors.New("not known here")
 }
 
-// redHat answers as a host of Red Hat's: its QEMU is elsewhere, and lacks devices.
+// redHat answers as a Red Hat host: its QEMU is at another path, and lacks devices.
 func redHat(_ context.Context, name string, args ...string) ([]byte, error) {
 	switch name + " " + strings.Join(args, " ") {
 	case qemuRedHatPath + " -version":
@@ -50,7 +50,7 @@ func redHat(_ context.Context, name string, args ...string) ([]byte, error) {
 	return nil, errors.New("not known here")
 }
 
-// A report of each profile, as text and as JSON, of described hosts.
+// TestReports compares a report of each profile, as text and as JSON, of described hosts.
 func TestReports(t *testing.T) {
 	const test = "../../../test/"
 	for _, tt := range []struct {
@@ -103,7 +103,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// No line of text is wider than the terminal, unless one word is.
+// TestWidth: no line of text is wider than the terminal, unless it is a single word.
 func TestWidth(t *testing.T) {
 	r, err := Run(context.Background(), Options{})
 	if err != nil {

@@ -189,7 +189,7 @@ var guestRows = []Row{
 	},
 }
 
-// emulated reports whether a network card is one of QEMU's old models (e1000, e1000e): no VF.
+// emulated reports whether a network card is one of QEMU's old models (e1000, e1000e), and therefore not a VF.
 func (f *facts) emulated(d *pciDevice) bool {
 	switch f.line(d.dir() + "device") {
 	case "0x100e", "0x10d3":
@@ -198,7 +198,7 @@ func (f *facts) emulated(d *pciDevice) bool {
 	return false
 }
 
-// parseMeminfo reads the numbers of /proc/meminfo, in KiB as it has them.
+// parseMeminfo parses the numbers of /proc/meminfo, in KiB as in the file.
 func parseMeminfo(s string) map[string]uint64 {
 	m := map[string]uint64{}
 	for _, line := range strings.Split(s, "\n") {

@@ -164,8 +164,8 @@ var iommuRows = []Row{
 	},
 }
 
-// largePages judges an Intel IOMMU's capability register: bits 34 and 35 are the large pages
-// of its second-level tables.
+// largePages judges an Intel IOMMU's capability register: bits 34 and 35 are the large pages of its second-level
+// tables.
 func largePages(unit string, capability uint64) Item {
 	two, one := capability>>34&1 != 0, capability>>35&1 != 0
 	switch {

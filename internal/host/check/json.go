@@ -14,17 +14,16 @@ type resultJSON struct {
 	Mend string `json:"mend"`
 }
 
-// MarshalJSON writes the fix under its old name as well, for programs that read that.
+// MarshalJSON also writes the fix under its old name, for programs that read that.
 func (r Result) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // the outer encoder's choice
+	e.SetEscapeHTML(false) // the outer encoder decides
 	err := e.Encode(resultJSON{(*plainResult)(&r), r.Fix})
 	return b.Bytes(), err
 }
 
-// UnmarshalJSON reads the fix under its old name where there is no new one: a report that an
-// older nearmetal wrote.
+// UnmarshalJSON reads the fix under its old name if the new one is missing, in a report of an older nearmetal.
 func (r *Result) UnmarshalJSON(b []byte) error {
 	j := resultJSON{plainResult: (*plainResult)(r)}
 	if err := json.Unmarshal(b, &j); err != nil {

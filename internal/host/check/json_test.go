@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A fix stands under its old name too, and is read from reports that have only that.
+// TestOldNameOfFix: a fix is also written under its old name, and is read from reports that have only that.
 func TestOldNameOfFix(t *testing.T) {
 	b, err := json.Marshal(Report{Rows: []Result{{ID: "kvm.works", Fix: "modprobe kvm"}}})
 	if err != nil {

@@ -14,13 +14,14 @@ const (
 	kvmAMD   = "/sys/module/kvm_amd/parameters/"
 )
 
-// kvm says why no VM runs under KVM on this host; it is tried once.
+// kvm returns the reason why no VM runs under KVM on this host; it is tested once.
 func (f *facts) kvm() error {
 	f.kvmOnce.Do(func() { _, _, f.kvmErr = (host.Host{}).DetectAccel("kvm") })
 	return f.kvmErr
 }
 
-// emulates reports whether VMs on this host are emulated since KVM does not work. Of a captured tree it is not known.
+// emulates reports whether VMs on this host are emulated because KVM does not work. For a captured tree it is not
+// known.
 func (f *facts) emulates() bool { return f.live && f.kvm() != nil }
 
 var kvmRows = []Row{
@@ -133,8 +134,8 @@ var kvmRows = []Row{
 	},
 }
 
-// parameter returns the look of a row that reads a parameter of a module, which another module
-// has under another name: ok for the values listed, else bad.
+// parameter returns the look of a row that reads a parameter of a module, which has another name in another module:
+// ok for the values listed, else bad.
 func parameter(bad Status, good []string, files ...string) func(*facts) finding {
 	return func(f *facts) finding {
 		for _, file := range files {
@@ -152,7 +153,7 @@ func parameter(bad Status, good []string, files ...string) func(*facts) finding 
 	}
 }
 
-// noKVM is the finding where a module's parameters are not there.
+// noKVM returns the finding for missing module parameters.
 func noKVM(f *facts) finding {
 	if !f.cpuFlag("vmx") && !f.cpuFlag("svm") {
 		return found(NotApplicable, "no hardware virtualization")

@@ -120,7 +120,7 @@ var limitRows = []Row{
 	},
 }
 
-// locker is a process whose limit on locked memory jobs inherit.
+// locker is a process whose limit on locked memory is inherited by jobs.
 type locker struct {
 	name  string
 	pid   int    // 0: this process
@@ -158,8 +158,8 @@ func (f *facts) lockers() []locker {
 	return list
 }
 
-// ofRoot reports whether a process is root's in every way: any user may call a program slurmd. A tree that was captured
-// need not say.
+// ofRoot reports whether all IDs of a process are root's, because any user may name a program slurmd. A captured tree
+// need not contain them.
 func (f *facts) ofRoot(pid int) bool {
 	s, err := f.read(fmt.Sprintf("/proc/%d/status", pid))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -173,7 +173,7 @@ func (f *facts) ofRoot(pid int) bool {
 	return false
 }
 
-// parseLimit reads a soft and a hard limit, called name, of a process's limits (proc(5), /proc/PID/limits).
+// parseLimit parses a soft and a hard limit, called name, of a process's limits (proc(5), /proc/PID/limits).
 func parseLimit(s, name string) (soft, hard string, ok bool) {
 	for _, line := range strings.Split(s, "\n") {
 		rest, found := strings.CutPrefix(line, name)
@@ -189,7 +189,7 @@ func parseLimit(s, name string) (soft, hard string, ok bool) {
 	return "", "", false
 }
 
-// parseShm finds the tmpfs on /dev/shm in /proc/mounts and its size in bytes, 0 where none is set.
+// parseShm finds the tmpfs on /dev/shm in /proc/mounts and its size in bytes, 0 if none is set.
 func parseShm(mounts string) (size uint64, ok bool) {
 	for _, line := range strings.Split(mounts, "\n") {
 		f := strings.Fields(line)

@@ -8,7 +8,7 @@ import (
 	"nearmetal/test/nobody"
 )
 
-// Root's --fix raises the limit of root's daemons, not of a user's program of such a name.
+// TestLockers: root's --fix raises the limit of root's daemons, but not of a user's program with such a name.
 func TestLockers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

@@ -7,7 +7,7 @@ import (
 
 //go:generate go run ./gen ../../../docs/reference/checks.md
 
-// Markdown returns all rows as a page: a heading a group, a section a row.
+// Markdown returns all rows as a page: a heading per group, a section per row.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("# Checks\n\nEvery row of `nearmetal check`, generated from internal/host/check. See docs/check.md.\n")
@@ -40,12 +40,12 @@ func Markdown() string {
 
 func escapeUnless(name, text string) string {
 	if name == "needs" {
-		return text // ours, with its code spans
+		return text // a text of this package, with its code spans
 	}
 	return escapeMarkdown(text)
 }
 
-// escapeMarkdown keeps asterisks, underscores and angle brackets of paths as they are.
+// escapeMarkdown preserves asterisks, underscores and angle brackets of paths.
 func escapeMarkdown(s string) string {
 	return strings.NewReplacer("*", `\*`, "_", `\_`, "<", `\<`, "~", `\~`).Replace(s)
 }

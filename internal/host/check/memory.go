@@ -213,8 +213,8 @@ var memoryRows = []Row{
 	},
 }
 
-// hugePageWrites makes, on each node with memory and without free huge pages, a pool of 2 MiB
-// pages: Options.HugePageBytes, or half of what the node has available.
+// hugePageWrites makes a pool of 2 MiB pages on each node with memory and without free huge pages:
+// Options.HugePageBytes, or half of the node's available memory.
 func hugePageWrites(f *facts) []Write {
 	h := f.host()
 	if h == nil {

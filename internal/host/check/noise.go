@@ -8,7 +8,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// noiseRows are about what interrupts a CPU that computes.
+// noiseRows are about interruptions of a computing CPU.
 var noiseRows = []Row{
 	{
 		ID: "noise.nmi-watchdog", Group: Power, Title: "NMI watchdog",

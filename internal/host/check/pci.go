@@ -7,7 +7,7 @@ import (
 
 const pciDir = "/sys/bus/pci/devices/"
 
-// pciDevice is a PCI function as the rows want it.
+// pciDevice is a PCI function with the properties that the rows use.
 type pciDevice struct {
 	address  string // 0000:41:00.0
 	class    uint64 // 24 bits
@@ -15,21 +15,21 @@ type pciDevice struct {
 	driver   string // bound, or ""
 	resource string
 	vf       bool // an SR-IOV virtual function
-	total    int  // VFs that it could have; 0: none
+	total    int  // number of VFs that it supports; 0: none
 	net      []string
 	rdma     []string
 }
 
-// dir returns the device's folder.
+// dir returns the device's directory.
 func (d *pciDevice) dir() string { return pciDir + d.address + "/" }
 
 func (d *pciDevice) bridge() bool { return d.class>>16 == 0x06 }
 
-// network reports whether it is a network card or an InfiniBand adapter, the devices that MPI
-// may use (PCI class codes 02 and 0c06).
+// network reports whether it is a network card or an InfiniBand adapter, the devices that MPI may use (PCI class
+// codes 02 and 0c06).
 func (d *pciDevice) network() bool { return d.class>>16 == 0x02 || d.class>>8 == 0x0c06 }
 
-// virtio reports whether QEMU emulates the device (Red Hat's vendor IDs).
+// virtual reports whether QEMU emulates the device (Red Hat's vendor IDs).
 func (d *pciDevice) virtual() bool { return d.vendor == "0x1af4" || d.vendor == "0x1b36" }
 
 // devices returns the PCI functions by address.
@@ -70,7 +70,7 @@ func (f *facts) devices() []*pciDevice {
 
 var deviceName = lazyregexp.New(`^[A-Za-z0-9_.:@-]{1,64}$`)
 
-// names keeps the names that a device can have: they go into paths and commands.
+// names keeps the valid names of devices, because they become parts of paths and commands.
 func names(list []string) []string {
 	var good []string
 	for _, n := range list {

@@ -9,8 +9,8 @@ import (
 	"nearmetal/internal/words"
 )
 
-// slowState is the exit latency in µs from which an idle state counts as deep: C1 and C1E take
-// up to 10 µs on server CPUs, C6 and deeper 50 µs and more (drivers/idle/intel_idle.c).
+// slowState is the exit latency in µs from which an idle state counts as deep: C1 and C1E need up to 10 µs on server
+// CPUs, C6 and deeper 50 µs and more (drivers/idle/intel_idle.c).
 const slowState = 10
 
 var powerRows = []Row{
@@ -176,7 +176,7 @@ var powerRows = []Row{
 			if f.line(cpuDir+"smt/control") == "off" {
 				return found(OK, "%s offline: second threads (SMT is off)", off)
 			}
-			// possible CPUs that are not present are places for hot-plug
+			// Possible CPUs that are not present are slots for hot-plug.
 			if f.line(cpuDir+"present") == f.line(cpuDir+"online") {
 				return found(OK, "%s offline: not there", off)
 			}
@@ -236,7 +236,7 @@ func hasWord(list, word string) bool {
 type idleState struct {
 	dir      string
 	name     string
-	latency  int // µs to leave it
+	latency  int // exit latency in µs
 	disabled bool
 }
 

@@ -8,14 +8,14 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// qemuProgram is QEMU's name; nearmetal runs VMs on x86-64 only. Red Hat's is elsewhere, and is asked where there is
-// no other.
+// qemuProgram is QEMU's name; nearmetal runs VMs on x86-64 only. Red Hat's has another path, which is used if no
+// other exists.
 const (
 	qemuProgram    = "qemu-system-x86_64"
 	qemuRedHatPath = "/usr/libexec/qemu-kvm"
 )
 
-// askQEMU is ask of this host's QEMU.
+// askQEMU is ask for this host's QEMU.
 func (f *facts) askQEMU(args ...string) (string, error) {
 	out, err := f.ask(qemuProgram, args...)
 	if !errors.Is(err, errNoProgram) {
@@ -24,7 +24,7 @@ func (f *facts) askQEMU(args ...string) (string, error) {
 	return f.ask(qemuRedHatPath, args...)
 }
 
-// qemuLeast is the oldest QEMU that nearmetal's VMs are tested with: major, minor.
+// qemuLeast is the major version of the oldest QEMU with which nearmetal's VMs are tested.
 const qemuLeast = 7
 
 var errCaptured = errors.New("a captured tree runs no programs")
@@ -69,7 +69,7 @@ var qemuRows = []Row{
 	qemuFaultsRow,
 }
 
-// qemuDevice returns the row of devices one of which QEMU has to offer.
+// qemuDevice returns a row for devices of which QEMU has to support at least one.
 func qemuDevice(id string, devices []string, title, costs string, bad Status, fix string) Row {
 	any := strings.Join(devices, " or ")
 	return Row{
@@ -97,7 +97,7 @@ func qemuDevice(id string, devices []string, title, costs string, bad Status, fi
 	}
 }
 
-// hasDevice looks a device up in -device help, whose lines are: name "NAME", bus …
+// hasDevice searches the output of -device help for a device; its lines are: name "NAME", bus …
 func hasDevice(help, device string) bool {
 	return strings.Contains(help, `name "`+device+`"`)
 }
@@ -114,7 +114,7 @@ func qemuMissing(err error) finding {
 
 var qemuVersion = lazyregexp.New(`^QEMU emulator version (([0-9]{1,3})\.[0-9.]{1,20})`)
 
-// parseQEMUVersion reads the first line of -version.
+// parseQEMUVersion parses the first line of -version.
 func parseQEMUVersion(s string) (major int, version string, ok bool) {
 	m := qemuVersion().FindStringSubmatch(s)
 	if m == nil {

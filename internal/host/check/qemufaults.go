@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// fault is a known fault of QEMU in a device that nearmetal's VMs have.
+// fault is a known vulnerability of QEMU in a device that nearmetal's VMs have.
 type fault struct {
 	id    string
-	what  string   // what a guest can do by it
-	fixed [][3]int // upstream's releases with the fix: the first of each line of releases, ascending
+	what  string   // what a guest can do with it
+	fixed [][3]int // upstream releases with the fix: the first of each release series, ascending
 }
 
-// qemuFaults are the known faults, newest first. An older line of releases than the first in
-// fixed has the fault, a newer than the last has not. Behind each is the commit in QEMU's
-// master branch that fixed it, and how the releases were found.
+// qemuFaults are the known vulnerabilities, newest first. A release series older than the first in fixed has the
+// fault, one newer than the last does not. Each comment names the commit in QEMU's master branch that fixed it, and
+// how the releases were determined.
 var qemuFaults = []fault{
-	// abae50de244a, of the stable branch 11.1: in 11.1.2. Which releases of older lines have it was not found.
+	// abae50de244a, of the stable branch 11.1: in 11.1.2. Which releases of older series contain it is not known.
 	{"CVE-2026-93834", "leave what is shared and run code in QEMU, by a race in 9p", [][3]int{{11, 1, 2}}},
 	// b4295bff25f7, with ec0504b989ca: merged before 9.0.0; named by the announcements of 8.2.3 and 7.2.11.
 	{"CVE-2024-3446", "run code in QEMU, by a double free in virtio-serial", [][3]int{{7, 2, 11}, {8, 2, 3}, {9, 0, 0}}},
@@ -31,7 +31,7 @@ var qemuFaults = []fault{
 	{"CVE-2021-20181", "become root of what is shared, by a race in 9p", [][3]int{{6, 0, 0}}},
 }
 
-// has reports whether a release of upstream's has the fault.
+// has reports whether an upstream release has the fault.
 func (f *fault) has(v [3]int) bool {
 	for _, fix := range f.fixed {
 		if v[0] == fix[0] && v[1] == fix[1] {
@@ -107,7 +107,7 @@ var qemuSandboxRow = Row{
 	},
 }
 
-// threeNumbers reads 7.2.22, or 9.1.
+// threeNumbers parses 7.2.22, or 9.1.
 func threeNumbers(s string) (v [3]int, ok bool) {
 	parts := strings.Split(s, ".")
 	if len(parts) < 2 || len(parts) > 4 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Each fault is reported for the releases that have it, and of no other.
+// TestQEMUFaults: each fault is reported for the releases that have it, and for no others.
 func TestQEMUFaults(t *testing.T) {
 	for _, c := range []struct{ version, want string }{
 		{"5.2.0", "CVE-2026-93834 CVE-2024-3446 CVE-2023-6693 CVE-2023-2861 CVE-2021-3748 CVE-2021-20181"},
@@ -52,7 +52,7 @@ func TestQEMUFaults(t *testing.T) {
 	}
 }
 
-// What keeps users from making namespaces is named.
+// TestUserNamespaces: the setting that prevents users from making namespaces is named.
 func TestUserNamespaces(t *testing.T) {
 	for _, c := range []struct {
 		files map[string]string

@@ -403,10 +403,10 @@ var rdmaRows = []Row{
 	},
 }
 
-// downVFs returns how many of the n VFs of an InfiniBand card have the policy Down; known is false where neither the
-// driver's files nor the kernel show any policy.
+// downVFs returns how many of the n VFs of an InfiniBand card have the policy Down; known is false if neither the
+// driver's files nor the kernel report a policy.
 func (f *facts) downVFs(d *pciDevice, n int) (down int, known bool) {
-	const most = 256 // VFs of a card
+	const most = 256 // maximum VFs of a card
 	for i := range min(n, most) {
 		policy := f.line(fmt.Sprintf("%ssriov/%d/policy", d.dir(), i))
 		known = known || policy != ""
@@ -424,8 +424,8 @@ func (f *facts) downVFs(d *pciDevice, n int) (down int, known bool) {
 	return parseVFStates(out)
 }
 
-// parseVFStates reads ip -json link show of one interface: how many VFs have the link state "disable"; known is false
-// where it shows no VF.
+// parseVFStates parses ip -json link show of one interface: how many VFs have the link state "disable"; known is
+// false if it lists no VF.
 func parseVFStates(s string) (down int, known bool) {
 	var links []struct {
 		VFs []struct {
@@ -468,8 +468,8 @@ func parseSpeed(s string) (int, bool) {
 	return int(v * 10), true
 }
 
-// parseMstconfig reads the settings of mstconfig query: lines "NAME VALUE", a value such as
-// True(1) or 8. What is not such a line is passed over.
+// parseMstconfig parses the settings of mstconfig query: lines "NAME VALUE", with values such as True(1) or 8. Other
+// lines are ignored.
 func parseMstconfig(s string) map[string]string {
 	settings := map[string]string{}
 	for _, line := range strings.Split(s, "\n") {

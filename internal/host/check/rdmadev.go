@@ -79,7 +79,7 @@ func (f *facts) rocePorts() []rdmaPort {
 	return list
 }
 
-// onInfiniBand reports whether a card's first port is on InfiniBand: by its RDMA device, else by its PCI class.
+// onInfiniBand reports whether a card's first port is InfiniBand: by its RDMA device, else by its PCI class.
 func (f *facts) onInfiniBand(d *pciDevice) bool {
 	for _, r := range f.rdmaDevices() {
 		if r.pci == d.address && len(r.ports) > 0 {
@@ -89,9 +89,8 @@ func (f *facts) onInfiniBand(d *pciDevice) bool {
 	return d.class>>8 == 0x0207 || d.class>>8 == 0x0c06
 }
 
-// cards returns the PCI functions that MPI's network may run over: those with an RDMA device,
-// and network cards that could have VFs. VFs themselves are not among them, but in a VM, where
-// nothing distinguishes a VF from a card.
+// cards returns the PCI functions that MPI's network may use: those with an RDMA device, and network cards that
+// support VFs. VFs themselves are included only in a VM, where nothing distinguishes a VF from a card.
 func (f *facts) cards() []*pciDevice {
 	var list []*pciDevice
 	rdma := map[string]bool{}
@@ -106,12 +105,12 @@ func (f *facts) cards() []*pciDevice {
 	return list
 }
 
-// perCard returns the finding of a row that looks at each card.
+// perCard returns the finding of a row that examines each card.
 func perCard(look func(*facts, *pciDevice) Item) func(*facts) finding {
 	return perCardOr(noCard(nil), look)
 }
 
-// perCardOr is perCard, with the finding none where no card has an item.
+// perCardOr is perCard, with the finding none if no card has an item.
 func perCardOr(none finding, look func(*facts, *pciDevice) Item) func(*facts) finding {
 	return func(f *facts) finding {
 		var items []Item
@@ -125,7 +124,7 @@ func perCardOr(none finding, look func(*facts, *pciDevice) Item) func(*facts) fi
 	}
 }
 
-// perPort returns the finding of a row that looks at each port of RDMA devices.
+// perPort returns the finding of a row that examines each port of RDMA devices.
 func perPort(look func(*facts, rdmaPort) Item) func(*facts) finding {
 	return func(f *facts) finding {
 		var items []Item
@@ -141,7 +140,7 @@ func perPort(look func(*facts, rdmaPort) Item) func(*facts) finding {
 	}
 }
 
-// label is a device's name for people: its RDMA or network name and its address.
+// label returns a device's name for people: its RDMA or network name and its address.
 func (d *pciDevice) label() string {
 	switch {
 	case len(d.rdma) > 0:

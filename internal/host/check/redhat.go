@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// Rows about what Red Hat's family has by default, and others may install.
+// Rows about defaults of Red Hat's family, which other distributions may also install.
 
-// forHosts are tuned's profiles that leave a host fit for VMs or ranks; the first two are Red Hat's advice for VMs' hosts.
+// forHosts are tuned's profiles that are suitable for hosts of VMs or ranks; Red Hat recommends the first two for
+// VMs' hosts.
 var forHosts = []string{"virtual-host", "realtime-virtual-host", "cpu-partitioning", "realtime", "hpc-compute",
 	"latency-performance", "network-latency", "throughput-performance", "network-throughput", "accelerator-performance"}
 
@@ -36,7 +37,7 @@ var tunedRow = Row{
 	},
 }
 
-// unconfined are SELinux's types of processes that its targeted policy lets do what their user may.
+// unconfined are SELinux's types of processes that its targeted policy does not restrict beyond their user's rights.
 var unconfined = []string{"unconfined_t", "unconfined_service_t", "initrc_t", "kernel_t"}
 
 var selinuxRow = Row{

@@ -9,7 +9,7 @@ import (
 	"nearmetal/test/hosttree"
 )
 
-// What Red Hat's hosts have by default, and what keeps VMs from starting there.
+// TestRedHatRows covers the defaults of Red Hat's hosts, and the settings that prevent VMs from starting there.
 func TestRedHatRows(t *testing.T) {
 	for _, tt := range []struct {
 		tree, id string
@@ -43,7 +43,7 @@ func TestRedHatRows(t *testing.T) {
 	}
 }
 
-// Where QEMU has no 9p a virtiofsd is needed; elsewhere one that is missing or too old is no fault.
+// TestVirtiofsdRow: if QEMU has no 9p a virtiofsd is needed; otherwise a missing or old one is not a fault.
 func TestVirtiofsdRow(t *testing.T) {
 	const (
 		redHats = "name \"vhost-user-fs-pci\", bus PCI\n"
@@ -90,7 +90,7 @@ func TestVirtiofsdRow(t *testing.T) {
 	}
 }
 
-// A program that is not there is missing, not broken, by its path as well.
+// TestNoProgram: a program that does not exist is missing, not broken, also if it is named by its path.
 func TestNoProgram(t *testing.T) {
 	for _, name := range []string{"nearmetal-no-such-program", "/usr/libexec/nearmetal-no-such-program"} {
 		if _, err := runCommand(context.Background(), name); !errors.Is(err, errNoProgram) {

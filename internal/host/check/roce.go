@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// RoCE's rows carry the word "roce"; they are of the same group as RDMA's.
+// roceRows have the word "roce" in their IDs; they are in the same group as RDMA's.
 var roceRows = []Row{
 	{
 		ID: "roce.mtu", Group: RDMA, Title: "MTU of RoCE's interfaces",
@@ -77,7 +77,7 @@ var roceRows = []Row{
 		look: func(f *facts) finding {
 			return perRoCE(f, func(p rdmaPort) Item {
 				v1 := false
-				const most = 16 // GIDs that are looked at: the first ones are the interface's
+				const most = 16 // number of GIDs to examine: the first ones are the interface's
 				types := f.numbered(p.dir+"gid_attrs/types", "")
 				for _, n := range types[:min(most, len(types))] {
 					switch f.line(p.dir + "gid_attrs/types/" + n) {
@@ -96,7 +96,7 @@ var roceRows = []Row{
 	},
 }
 
-// perRoCE returns the finding of a row that looks at each Ethernet port.
+// perRoCE returns the finding of a row that examines each Ethernet port.
 func perRoCE(f *facts, look func(rdmaPort) Item) finding {
 	var items []Item
 	for _, p := range f.rocePorts() {
@@ -107,8 +107,8 @@ func perRoCE(f *facts, look func(rdmaPort) Item) finding {
 	return worst(items, found(NotApplicable, "no RDMA port on Ethernet"))
 }
 
-// activeMTU returns RDMA's MTU on an interface: the largest of InfiniBand's that leaves room for
-// the headers, some 60 bytes (drivers/infiniband/core, iboe_get_mtu).
+// activeMTU returns the RDMA MTU of an interface: the largest of InfiniBand's MTUs that leaves room for the headers,
+// some 60 bytes (drivers/infiniband/core, iboe_get_mtu).
 func activeMTU(mtu int) int {
 	best := 0
 	for _, m := range []int{256, 512, 1024, 2048, 4096} {
@@ -119,8 +119,7 @@ func activeMTU(mtu int) int {
 	return best
 }
 
-// parsePFC reads dcb pfc show: a line "prio-pfc 0:off 1:off … 3:on …". It returns the
-// priorities that are on.
+// parsePFC parses dcb pfc show: a line "prio-pfc 0:off 1:off … 3:on …". It returns the priorities that are on.
 func parsePFC(s string) (on string, ok bool) {
 	for _, line := range strings.Split(s, "\n") {
 		rest, found := strings.CutPrefix(strings.TrimSpace(line), "prio-pfc ")

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// slurmConfig is what Slurm's files say; keys are in lower case.
+// slurmConfig is the content of Slurm's files; keys are in lower case.
 type slurmConfig struct {
 	dir    string
 	conf   map[string]string
@@ -14,8 +14,7 @@ type slurmConfig struct {
 	plug   string // plugstack.conf
 }
 
-// slurmRows look at a Slurm node's files. nearmetal's own part is reported in full by nearmetal
-// slurm doctor.
+// slurmRows check a Slurm node's files. nearmetal slurm doctor reports nearmetal's own part in full.
 var slurmRows = []Row{
 	slurmRow("slurm.proctrack", "ProctrackType", "processes of a job are tracked by cgroup",
 		"proctrack/cgroup", "A VM that leaves its process group is otherwise not found again when the job ends.",
@@ -154,7 +153,7 @@ func in(v string, bad Status, good ...string) Status {
 	return bad
 }
 
-// hasFlag reports whether a list with commas has a word, whatever its case.
+// hasFlag reports whether a comma-separated list has a word, ignoring case.
 func hasFlag(list, word string) bool {
 	for _, w := range strings.Split(list, ",") {
 		if strings.EqualFold(strings.TrimSpace(w), word) {
@@ -171,8 +170,8 @@ func noSlurm(f *facts) finding {
 	return found(NotApplicable, "no Slurm on this host")
 }
 
-// slurmConf reads Slurm's files, the first place that has slurm.conf: /etc/slurm,
-// /etc/slurm-llnl (Debian of old), /run/slurm/conf (configless).
+// slurmConf reads Slurm's files from the first directory that has slurm.conf: /etc/slurm, /etc/slurm-llnl (old
+// Debian), /run/slurm/conf (configless).
 func (f *facts) slurmConf() *slurmConfig {
 	if f.slurm != nil {
 		return f.slurm
@@ -193,9 +192,9 @@ func (f *facts) slurmConf() *slurmConfig {
 	return f.slurm
 }
 
-// parseSlurm reads KEY=VALUE words (slurm.conf(5)): case of keys does not count, # starts a
-// comment, a backslash at a line's end joins it with the next. Only lines of one word each are
-// read: lines of nodes and partitions have several. The last of equal keys counts.
+// parseSlurm parses KEY=VALUE words (slurm.conf(5)): keys ignore case, # starts a comment, a backslash at a line's
+// end joins it with the next. Only lines of one word each are read, because lines of nodes and partitions have
+// several. The last of equal keys counts.
 func parseSlurm(s string) map[string]string {
 	conf := map[string]string{}
 	s = strings.ReplaceAll(s, "\\\n", "")

@@ -6,24 +6,24 @@ import (
 	"unicode/utf8"
 )
 
-// Text says how a report is laid out for people.
+// Text defines the layout of a report for people.
 type Text struct {
 	Columns int // of the terminal; less than 40 counts as 40
 	All     bool
-	// Problems leaves out the rows that want nothing.
+	// Problems omits the rows that need no action.
 	Problems bool
 	// Paint colours the word of a status; nil: no colours.
 	Paint func(s Status, word string) string
 }
 
-// statusWidth is the longest status that is shown in the column.
+// statusWidth is the width of the longest status in the column.
 const statusWidth = len("unknown")
 
-// firstShown is how many rows stand at the top of a report as those to fix first.
+// firstShown is how many rows to fix first are listed at the top of a report.
 const firstShown = 3
 
-// Report lays out a report: first the summary and what to fix first; then the rows that want something with what
-// they cost and how to fix them, the others in a line each; those that do not apply only with All.
+// Report formats a report: first the summary and the rows to fix first; then the rows that need action with their
+// costs and fixes, the others in one line each; those that do not apply only with All.
 func (t Text) Report(r *Report) string {
 	var b strings.Builder
 	b.WriteString(t.wrap(heading(r), "", "  "))
@@ -70,7 +70,7 @@ func heading(r *Report) string {
 	return s
 }
 
-// row lays out one row. cause is the row that it follows from, "" for none.
+// row formats one row. cause is the row that it follows from, "" for none.
 func (t Text) row(r *Result, cause string) string {
 	status := string(r.Status)
 	if r.Status == NotApplicable {
@@ -97,7 +97,7 @@ func (t Text) row(r *Result, cause string) string {
 	return b.String()
 }
 
-// fix is the line that says how a row is fixed.
+// fix returns the line with a row's fix.
 func fix(r *Result) string {
 	switch {
 	case r.Fixable:
@@ -108,7 +108,7 @@ func fix(r *Result) string {
 	return "fix: " + r.Fix
 }
 
-// summary is the line that counts the rows.
+// summary returns the line with the counts of rows.
 func summary(r *Report) string {
 	var parts []string
 	for _, s := range []Status{Fail, Warn, Unknown, OK, NotApplicable} {
@@ -129,7 +129,7 @@ func summary(r *Report) string {
 	return s
 }
 
-// Explain lays out all that is known of a row, and what was found where r is given.
+// Explain formats all information on a row, and its result if r is given.
 func (t Text) Explain(row *Row, r *Result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", row.ID, row.Title)
@@ -142,7 +142,7 @@ func (t Text) Explain(row *Row, r *Result) string {
 		field("here", string(r.Status)+": "+r.Found)
 		for n, i := range r.Items {
 			if len(r.Items) == 1 {
-				break // the line above says it
+				break // the line above already has it
 			}
 			const most = 32
 			if n == most {
@@ -177,10 +177,10 @@ func (t Text) Explain(row *Row, r *Result) string {
 	return b.String()
 }
 
-// Wrap breaks text at blanks, the first line after first, the others after rest.
+// Wrap breaks text at blanks; the prefix of the first line is first, that of the others rest.
 func (t Text) Wrap(text, first, rest string) string { return t.wrap(text, first, rest) }
 
-// wrap breaks text at blanks, the first line after first, the others after rest.
+// wrap breaks text at blanks; the prefix of the first line is first, that of the others rest.
 func (t Text) wrap(text, first, rest string) string {
 	columns := max(t.Columns, 40)
 	text = printable(text)

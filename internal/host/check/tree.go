@@ -11,15 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of what is read of one file in bytes and of one directory in names: a captured tree
-// may hold anything.
+// Bounds of one file in bytes and of one directory in names, because a captured tree may contain anything.
 const (
 	fileMax = 1 << 20
 	listMax = 65536
 )
 
-// tree is a file system below a directory. Links are followed as if the directory were the
-// root (openat2(2), RESOLVE_IN_ROOT), so that they never lead out of it.
+// tree is a file system below a directory. Links are resolved as if the directory were the root (openat2(2),
+// RESOLVE_IN_ROOT), so that they never lead out of it.
 type tree struct {
 	dir  int
 	path string // "/" for this host
@@ -58,10 +57,10 @@ func (t *tree) open(name string, flags int) (int, error) {
 	}
 }
 
-// read returns a file's content, at most fileMax bytes of it. A file that is neither regular
-// nor of /proc or /sys is not read: a FIFO would hang.
+// read returns at most fileMax bytes of a file. A file that is neither regular nor in /proc or /sys is not read,
+// because a FIFO would block.
 func (t *tree) read(name string) (string, error) {
-	// O_NONBLOCK: opening a FIFO without it waits for a writer.
+	// Without O_NONBLOCK the open of a FIFO waits for a writer.
 	fd, err := t.open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
 		return "", err
@@ -110,7 +109,7 @@ func (t *tree) list(name string) []string {
 	return names
 }
 
-// has reports whether a path is there, links followed.
+// has reports whether a path exists; links are followed.
 func (t *tree) has(name string) bool {
 	fd, err := t.open(name, unix.O_PATH)
 	if err == nil {
@@ -119,7 +118,7 @@ func (t *tree) has(name string) bool {
 	return err == nil
 }
 
-// link returns the last part of what a symbolic link names, or "".
+// link returns the last component of a symbolic link's target, or "".
 func (t *tree) link(name string) string {
 	fd, err := t.open(name, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {

@@ -7,17 +7,17 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// virtiofsdPrograms are where distributions put virtiofsd, in the order in which nearmetal looks for it: in PATH, Red Hat's and
-// Debian 13's folder, Arch's, and that of QEMU's own older one in Debian 12.
+// virtiofsdPrograms are the paths of virtiofsd in distributions, in the order in which nearmetal searches them: in
+// PATH, Red Hat's and Debian 13's directory, Arch's, and that of QEMU's own older one in Debian 12.
 var virtiofsdPrograms = []string{"virtiofsd", "/usr/libexec/virtiofsd", "/usr/lib/virtiofsd", "/usr/lib/qemu/virtiofsd"}
 
-// The oldest virtiofsd that nearmetal takes, and the oldest that it takes for root's VMs (docs/files.md).
+// The oldest virtiofsd that nearmetal supports, and the oldest that it supports for root's VMs (docs/files.md).
 var (
 	virtiofsdLeast = [3]int{1, 5}
 	virtiofsdRoots = [3]int{1, 13}
 )
 
-// QEMU's own, in C, says "virtiofsd version".
+// virtiofsdVersion matches the output of --version. QEMU's own, in C, prints "virtiofsd version".
 var virtiofsdVersion = lazyregexp.New(`^virtiofsd (version )?([0-9.]{1,20})`)
 
 var virtiofsdRow = Row{
@@ -38,7 +38,7 @@ var virtiofsdRow = Row{
 		case !hasDevice(help, "vhost-user-fs-pci"):
 			return found(NotApplicable, "QEMU has no virtiofs")
 		}
-		// One that is missing or too old is no fault where files come by 9p.
+		// A missing or old one is not a fault if 9p provides the files.
 		bad, instead := Fail, ""
 		if hasDevice(help, "virtio-9p-pci") {
 			bad, instead = NotApplicable, "; QEMU has 9p"
@@ -69,7 +69,7 @@ var virtiofsdRow = Row{
 	},
 }
 
-// askVirtiofsd asks the virtiofsd that nearmetal takes for its version.
+// askVirtiofsd queries the version of the virtiofsd that nearmetal uses.
 func (f *facts) askVirtiofsd() (out string, err error) {
 	for _, path := range virtiofsdPrograms {
 		if out, err = f.ask(path, "--version"); !errors.Is(err, errNoProgram) {

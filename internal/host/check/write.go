@@ -8,15 +8,15 @@ import (
 // Write is one write that fixes a row on a running kernel.
 type Write struct {
 	File  string `json:"file,omitempty"`  // absolute, below /sys or /proc/sys
-	Value string `json:"value,omitempty"` // what is written, without a line's end
-	// Before is what stood there when Fixes looked.
+	Value string `json:"value,omitempty"` // without the newline
+	// Before is the value when Fixes read it.
 	Before string `json:"before,omitempty"`
-	// PID: the write is of a process's limit on locked memory, to unlimited, not of a file.
+	// PID: the write sets a process's limit on locked memory to unlimited, instead of a file.
 	PID  int    `json:"pid,omitempty"`
 	Name string `json:"name,omitempty"` // of the process
 }
 
-// String is the write as a shell would do it.
+// String returns the write as a shell command.
 func (w Write) String() string {
 	if w.PID != 0 {
 		return fmt.Sprintf("prlimit --pid %d --memlock=unlimited:unlimited  # %s", w.PID, w.Name)
@@ -24,11 +24,11 @@ func (w Write) String() string {
 	return fmt.Sprintf("echo %s >%s", w.Value, w.File)
 }
 
-// Fix is what fixes a row on this host.
+// Fix fixes a row on this host.
 type Fix struct {
 	Row    Result
-	Writes []Write // none: it takes a reboot, firmware or another program, as Row.Fix says
-	// AtLoad are parameters of modules that are taken when the module is loaded next.
+	Writes []Write // none: it needs a reboot, firmware or another program, see Row.Fix
+	// AtLoad are parameters that modules read when they are loaded next.
 	AtLoad []Write
 }
 
@@ -66,8 +66,7 @@ func Fixes(ctx context.Context, o Options, r *Report) ([]Fix, error) {
 	return fixes, nil
 }
 
-// parameters returns the load of a row: the files of modules' parameters that are there and have
-// another value.
+// parameters returns the load of a row: the existing files of modules' parameters that have another value.
 func parameters(value string, files ...string) func(*facts) []Write {
 	return func(f *facts) []Write {
 		var list []Write

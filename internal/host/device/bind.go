@@ -17,14 +17,14 @@ import (
 // vfioDriver is the driver of functions that are passed through.
 const vfioDriver = "vfio-pci"
 
-// Bind hands a function to a user: to vfio-pci by its driver_override, and its group's file,
-// nothing else, to the user. When it fails or ctx ends, all is as it was. A function that is
-// bound already is given to the user.
+// Bind passes a function to a user: it binds it to vfio-pci by its driver_override, and gives the user only the file
+// of its group. If it fails or ctx ends, everything is restored. A function that is already bound is given to the
+// user.
 func (h *Host) Bind(ctx context.Context, at string, uid, gid int) error {
 	return h.bind(ctx, "bind:"+at, at, uid, gid, nil)
 }
 
-// bind is Bind in a transaction called name; before, if there is one, is called before the user has the function.
+// bind is Bind in a transaction called name; before, if not nil, is called before the user gets the function.
 func (h *Host) bind(ctx context.Context, name, at string, uid, gid int, before func(at string) error) (err error) {
 	if _, err := change.Recover(h.State()); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (h *Host) begin(name string) (*change.Transaction, error) {
 	return t, nil
 }
 
-// finish commits what went well and undoes what did not.
+// finish commits the transaction, or rolls it back after an error.
 func (h *Host) finish(t *change.Transaction, err error) error {
 	if err == nil {
 		return t.Commit()
@@ -111,7 +111,7 @@ func (h *Host) toVFIO(ctx context.Context, f *Function) error {
 
 var errGone = errors.New("it vanished: its physical function lost its VFs, or was unplugged")
 
-// unbind takes a driver off a function and waits until it is off.
+// unbind unbinds a driver from a function and waits until it is unbound.
 func (h *Host) unbind(ctx context.Context, at, driver string) error {
 	if err := h.write(h.path(pciDrivers, driver, "unbind"), at); err != nil {
 		return fmt.Errorf("driver %s cannot be taken off: %w", driver, reason(err))
@@ -121,7 +121,7 @@ func (h *Host) unbind(ctx context.Context, at, driver string) error {
 	})
 }
 
-// bindTo binds a function to a driver and waits until it has it.
+// bindTo binds a function to a driver and waits until it is bound.
 func (h *Host) bindTo(ctx context.Context, at, driver string) error {
 	if err := h.write(h.path(pciDrivers, driver, "bind"), at); err != nil {
 		return fmt.Errorf("device %s: driver %s does not take it: %w", at, driver, reason(err))
@@ -131,7 +131,7 @@ func (h *Host) bindTo(ctx context.Context, at, driver string) error {
 	})
 }
 
-// hand makes the group's file a user's.
+// hand gives the group's file to a user.
 func (h *Host) hand(ctx context.Context, t *change.Transaction, f *Function, uid, gid int) error {
 	file := groupFile(f.Group)
 	err := h.until(ctx, file, func() (bool, error) {
@@ -157,7 +157,7 @@ func (h *Host) hand(ctx context.Context, t *change.Transaction, f *Function, uid
 	return h.makeClaimFile(f.Address, uid, gid)
 }
 
-// loadVFIO loads the driver where it is a module that is not there yet.
+// loadVFIO loads the driver if it is a module that is not loaded yet.
 func (h *Host) loadVFIO(ctx context.Context) error {
 	if _, err := os.Stat(h.path(pciDrivers, vfioDriver)); err == nil {
 		return nil
@@ -174,7 +174,7 @@ func (h *Host) loadVFIO(ctx context.Context) error {
 	})
 }
 
-// oneLine is what a program said, or how it failed.
+// oneLine returns a program's output, or how it failed.
 func oneLine(said string, err error) string {
 	if s := strings.TrimSpace(said); s != "" {
 		return text.ASCII(strings.ReplaceAll(s, "\n", "; "))
@@ -182,8 +182,8 @@ func oneLine(said string, err error) string {
 	return err.Error()
 }
 
-// Release undoes everything that nearmetal changed of a function: its driver, its group's
-// owner, its attributes. It returns what it undid. A function that a VM uses is left as it is.
+// Release undoes everything that nearmetal changed of a function: its driver, its group's owner, its attributes. It
+// returns the changes that it undid. A function that a VM uses is left unchanged.
 func (h *Host) Release(at string) ([]journal.Change, error) {
 	return h.release(at, -1, func(name string) bool {
 		op, of, _ := strings.Cut(name, ":")
@@ -192,13 +192,13 @@ func (h *Host) Release(at string) ([]journal.Change, error) {
 	})
 }
 
-// unbound is Release of what a cluster of process own has bound, and of nothing else: attributes that an administrator set
-// (a VLAN) stay.
+// unbound is Release for the bindings made by a cluster of process own, and for nothing else: attributes that an
+// administrator set (a VLAN) stay.
 func (h *Host) unbound(at string, own int) ([]journal.Change, error) {
 	return h.release(at, own, func(name string) bool { return name == "bind:"+at })
 }
 
-// release undoes the transactions that want chooses; claims of process own do not count.
+// release undoes the transactions selected by want; claims of process own do not count.
 func (h *Host) release(at string, own int, want func(name string) bool) ([]journal.Change, error) {
 	if f := h.read(at); h.there(at) {
 		if who, pid := h.claim(at); who != "" && pid != own {

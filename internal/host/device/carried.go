@@ -2,8 +2,9 @@ package device
 
 import "fmt"
 
-// Carried returns the bytes that the VF with a PCI address has received and sent, as its card counts for the host. Cards
-// whose PF has no network interface, as for InfiniBand alone, are not asked: only the VF's own kernel counts there.
+// Carried returns the bytes that the VF with a PCI address has received and sent, as counted by its card for the
+// host. Cards whose PF has no network interface, as for InfiniBand only, cannot be queried, because only the VF's own
+// kernel counts there.
 func (h *Host) Carried(at string) (received, sent uint64, err error) {
 	if !address().MatchString(at) {
 		return 0, 0, fmt.Errorf("%.40q is not a PCI address", at)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a card counts of a VF is asked of its PF's interface, by the VF's number.
+// TestCarried: a card's counters of a VF are queried at its PF's interface, by the VF's number.
 func TestCarried(t *testing.T) {
 	root := capture(t, "s2")
 	os.MkdirAll(filepath.Join(root, "links"), 0o755)
@@ -20,7 +20,8 @@ func TestCarried(t *testing.T) {
 	if in, out, err := h.Carried("0000:41:10.2"); err != nil || in != 123456 || out != 789 {
 		t.Errorf("%d, %d, %v", in, out, err)
 	}
-	for _, at := range []string{"0000:41:10.0", thePF, "0000:99:00.0", "../../x", ""} { // a card that does not answer for it; no VF
+	// A card without counters for it; not a VF.
+	for _, at := range []string{"0000:41:10.0", thePF, "0000:99:00.0", "../../x", ""} {
 		if _, _, err := h.Carried(at); err == nil {
 			t.Errorf("%q: no error", at)
 		}

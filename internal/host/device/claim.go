@@ -13,25 +13,24 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Claims say which cluster uses a function that was handed to a user. A claim is a lock on the
-// function's file in claimDir, which Bind makes for that user; the kernel frees it
-// when the owner of the cluster ends, by kill -9 too. Two clusters that want the last VF ask
-// for the same lock, and one gets it.
+// claimDir has the files of claims, which state the cluster that uses a function given to a user. A claim is a lock
+// on the function's file, which Bind makes for that user; the kernel releases it when the owner of the cluster ends,
+// also by kill -9. If two clusters want the last VF they request the same lock, and one gets it.
 const claimDir = "/run/nearmetal/devices"
 
-// Claim is a function taken for a cluster, until Close or the end of the process.
+// Claim reserves a function for a cluster, until Close or the end of the process.
 type Claim struct{ f *os.File }
 
 // Close releases the function.
 func (c *Claim) Close() error { return c.f.Close() }
 
-// claimText is what stands in a claim's file.
+// claimText is the content of a claim's file.
 type claimText struct {
 	Cluster string `json:"cluster"`
 	PID     int    `json:"pid"`
 }
 
-// ClaimedError says that a function is another cluster's.
+// ClaimedError reports that another cluster has a function.
 type ClaimedError struct{ Address, Holder string }
 
 func (e *ClaimedError) Error() string {
@@ -40,7 +39,7 @@ func (e *ClaimedError) Error() string {
 
 func (h *Host) claimPath(at string) string { return h.path(claimDir, at) }
 
-// makeClaimFile makes the file of a function's claims, the user's own.
+// makeClaimFile makes the file of a function's claims, owned by the user.
 func (h *Host) makeClaimFile(at string, uid, gid int) error {
 	if err := os.MkdirAll(h.path(claimDir), 0o755); err != nil {
 		return err
@@ -56,7 +55,7 @@ func (h *Host) makeClaimFile(at string, uid, gid int) error {
 	return f.Chown(uid, gid)
 }
 
-// Claim takes a function for a cluster. A *ClaimedError says that another has it.
+// Claim reserves a function for a cluster. A *ClaimedError reports that another has it.
 func (h *Host) Claim(at, cluster string) (*Claim, error) {
 	if !address().MatchString(at) {
 		return nil, fmt.Errorf("%.40q is not a PCI address", at)
@@ -95,14 +94,14 @@ func (h *Host) Claim(at, cluster string) (*Claim, error) {
 	return &Claim{f}, nil
 }
 
-// claimant says which cluster has claimed a function, "" for none.
+// claimant returns the cluster that has claimed a function, "" for none.
 func (h *Host) claimant(at string) string {
 	who, _ := h.claim(at)
 	return who
 }
 
-// claim returns who has claimed a function, "" for nobody, and by which process. Both are the
-// holder's own words.
+// claim returns who has claimed a function, "" for nobody, and by which process. Both values are written by the
+// holder.
 func (h *Host) claim(at string) (who string, pid int) {
 	f, err := os.OpenFile(h.claimPath(at), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

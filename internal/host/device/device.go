@@ -1,12 +1,11 @@
-// Package device is a host's PCI functions that VMs can be given: it lists physical and
-// virtual functions, makes and removes VFs, sets their attributes, and hands a function to a
-// user for passing it through (vfio-pci). Everything that it changes is in a transaction of
-// package change: on disk before it is made, undone by Release, or by change.Recover after a
-// kill or a reboot.
+// Package device manages a host's PCI functions for VMs: it lists physical and virtual functions, makes and removes
+// VFs, sets their attributes, and gives a function to a user for passthrough (vfio-pci). Every change is in a
+// transaction of package change: on disk before it is made, undone by Release, or by change.Recover after a kill or a
+// reboot.
 //
-// It goes by what the kernel offers for any vendor (Documentation/ABI/testing/sysfs-bus-pci,
-// Documentation/driver-api/vfio.rst, rtnetlink(7)); Mellanox' mstconfig adds the firmware's
-// settings where it is installed.
+// It uses the kernel's interfaces for all vendors (Documentation/ABI/testing/sysfs-bus-pci,
+// Documentation/driver-api/vfio.rst, rtnetlink(7)); Mellanox' mstconfig adds the firmware's settings if it is
+// installed.
 package device
 
 import (
@@ -23,17 +22,17 @@ import (
 
 // Host is the host whose devices are read and changed.
 type Host struct {
-	root string // of sys, proc, dev, var and run; "" for this host
+	root string // parent of sys, proc, dev, var and run; "" for this host
 	wait time.Duration
-	// Links are the VFs' attributes and the eswitch.
+	// Links has the VFs' attributes and the eswitch.
 	Links Links
 }
 
-// waitFor bounds the kernel's own work: igb takes 19 s for two VFs on an emulated host.
+// waitFor bounds the kernel's own work: igb needs 19 s for two VFs on an emulated host.
 const waitFor = 60 * time.Second
 
-// Open returns the host below root, where sys/ is; "" or "/" is this host. wait bounds how long the
-// kernel may take for one step; 0: a minute.
+// Open returns the host below root, the directory of sys/; "" or "/" is this host. wait bounds one step of the
+// kernel; 0: a minute.
 func Open(root string, wait time.Duration) (*Host, error) {
 	if wait <= 0 {
 		wait = waitFor
@@ -56,10 +55,10 @@ func Open(root string, wait time.Duration) (*Host, error) {
 	return h, nil
 }
 
-// State is the directory of the host's journals.
+// State returns the directory of the host's journals.
 func (h *Host) State() string { return h.path(change.Dir) }
 
-// Kind of a function.
+// Kind is the kind of a function.
 type Kind string
 
 // The kinds.
@@ -77,14 +76,14 @@ type Function struct {
 	Device  int    `json:"device"` // 16 bits
 	Class   int    `json:"class"`  // 24 bits
 	Driver  string `json:"driver,omitempty"`
-	Node    int    `json:"node"`  // NUMA node, -1: not said
+	Node    int    `json:"node"`  // NUMA node, -1: not reported
 	Group   int    `json:"group"` // IOMMU group, -1: no IOMMU
-	// Others are the other functions of the group, bridges left out.
+	// Others are the other functions of the group, without bridges.
 	Others   []string `json:"others,omitempty"`
-	PF       string   `json:"pf,omitempty"`   // of a VF: its physical function
-	Index    int      `json:"index"`          // of a VF: its number, from 0; else -1
-	TotalVFs int      `json:"totalVFs"`       // of a PF: how many it can have
-	VFs      []string `json:"vfs,omitempty"`  // of a PF: those it has, by their numbers
+	PF       string   `json:"pf,omitempty"`   // for a VF: its physical function
+	Index    int      `json:"index"`          // for a VF: its number, from 0; else -1
+	TotalVFs int      `json:"totalVFs"`       // for a PF: the number of VFs it supports
+	VFs      []string `json:"vfs,omitempty"`  // for a PF: its existing VFs, by number
 	Net      []string `json:"net,omitempty"`  // network interfaces
 	MAC      string   `json:"mac,omitempty"`  // of the first interface
 	RDMA     []string `json:"rdma,omitempty"` // RDMA devices
@@ -96,19 +95,19 @@ type Function struct {
 	PSID     string   `json:"psid,omitempty"` // the board's ID (Mellanox)
 	VFIO     string   `json:"vfio,omitempty"` // /dev/vfio/8, of a function bound to vfio-pci
 	Owner    string   `json:"owner,omitempty"`
-	// Holder says who uses it as a passed-through device; "": nobody.
+	// Holder is the user of the function as a passed-through device; "": nobody.
 	Holder string `json:"holder,omitempty"`
 }
 
-// address is a PCI address in full.
+// address matches a full PCI address.
 var address = lazyregexp.New(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
 
-// name is a name that a user may give: an address with or without its domain, a network
-// interface or an RDMA device.
+// name matches a name that a user may specify: an address with or without its domain, a network interface or an RDMA
+// device.
 var name = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$`)
 
-// Find returns the function with an address (the domain 0000 may be left out), a network
-// interface or an RDMA device of that name.
+// Find returns the function with an address (the domain 0000 may be omitted), or with a network interface or an RDMA
+// device of that name.
 func (h *Host) Find(given string) (*Function, error) {
 	if !name().MatchString(given) || strings.Contains(given, "..") {
 		return nil, fmt.Errorf("%.70q is not a device's name, such as mlx5_0, ens1f0 or 0000:41:00.0", given)
@@ -131,8 +130,8 @@ func (h *Host) Find(given string) (*Function, error) {
 	return h.read(at), nil
 }
 
-// List returns the functions that VMs are given: network and InfiniBand cards and whatever has
-// VFs; with all, every function.
+// List returns the functions for VMs: network and InfiniBand cards and all functions with VFs; with all, every
+// function.
 func (h *Host) List(all bool) ([]*Function, error) {
 	names, err := h.names(pciDevices)
 	if err != nil {
@@ -152,8 +151,7 @@ func (h *Host) List(all bool) ([]*Function, error) {
 	return list, nil
 }
 
-// network recognises network and InfiniBand controllers (PCI code and ID assignment: classes 02
-// and 0c06).
+// network recognises network and InfiniBand controllers (PCI code and ID assignment: classes 02 and 0c06).
 func (f *Function) network() bool { return f.Class>>16 == 0x02 || f.Class>>8 == 0x0c06 }
 
 // bridge recognises PCI bridges, which do not count in an IOMMU group.

@@ -27,7 +27,7 @@ func open(t testing.TB, root string) *Host {
 	return h
 }
 
-// wantErr fails unless err is one line that holds the words.
+// wantErr fails unless err is one line that contains the words.
 func wantErr(t *testing.T, err error, words ...string) {
 	t.Helper()
 	if err == nil || strings.Contains(err.Error(), "\n") {
@@ -41,7 +41,7 @@ func wantErr(t *testing.T, err error, words ...string) {
 	}
 }
 
-// What each captured host shows, compared with files that a person has read.
+// TestList compares the functions of each captured host with files that a person has reviewed.
 func TestList(t *testing.T) {
 	for _, s := range []string{"s0", "s1", "s2", "s2-vfio-inuse"} {
 		list, err := open(t, capture(t, s)).List(false)
@@ -78,7 +78,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// The way of a VF: made, handed to a user, given back, taken away; the host is then as before.
+// TestWhole: a VF is made, given to a user, returned and removed; the host is then restored.
 func TestWhole(t *testing.T) {
 	for _, delay := range []time.Duration{0, 20 * time.Millisecond} {
 		root := capture(t, "s0")
@@ -113,7 +113,7 @@ func TestWhole(t *testing.T) {
 		_, err = h.DisableVFs(ctx, thePF)
 		wantErr(t, err, vf, "in use by cluster demo")
 		c.Close()
-		// A cluster of root's claims before it binds, and another process's claim is minded.
+		// A cluster of root claims a function before it binds it, and another process's claim is respected.
 		if c, err = h.Claim(pf.VFs[0], "demo"); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestRefusals(t *testing.T) {
 	wantErr(t, h.EnableVFs(ctx, thePF, 0), "at least one")
 	wantErr(t, h.EnableVFs(ctx, thePF, 3), "has 2 VFs", "disable-vfs")
 
-	// The default route goes over the VF's interface.
+	// The default route uses the VF's interface.
 	k.bind(vf, "igbvf")
 	k.put(slot+"/"+vf+"/net/eth7/address", "02:00:00:00:00:01\n")
 	k.put("/proc/net/route", "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"+
@@ -180,7 +180,7 @@ func TestRefusals(t *testing.T) {
 	os.RemoveAll(root + slot + "/" + vf + "/net")
 	k.unbind(vf)
 
-	// Another driver is quicker than vfio-pci: nothing half bound.
+	// If another driver binds before vfio-pci, nothing is left half bound.
 	k.stolen = "igbvf"
 	wantErr(t, bind(vf), "driver igbvf took it first")
 	k.settle()
@@ -201,7 +201,7 @@ func TestRefusals(t *testing.T) {
 	wantErr(t, err, "in use by")
 }
 
-// The card loses its VFs, or is unplugged, while one is bound.
+// TestVanish: the card loses its VFs, or is unplugged, while one is bound.
 func TestVanish(t *testing.T) {
 	root := capture(t, "s1")
 	k := emulate(t, root)
@@ -220,7 +220,7 @@ func TestVanish(t *testing.T) {
 	}
 }
 
-// A VF that never comes ends enable-vfs within its bound, with no VF left.
+// TestLostVF: if a VF never appears, enable-vfs ends within its bound and leaves no VF.
 func TestLostVF(t *testing.T) {
 	root := capture(t, "s0")
 	k := emulate(t, root)
@@ -235,7 +235,8 @@ func TestLostVF(t *testing.T) {
 	}
 }
 
-// What came while this process stood still is seen, though its time is over.
+// TestUntilLooksOnceMore: an event that occurred while this process was suspended is detected, although the time is
+// over.
 func TestUntilLooksOnceMore(t *testing.T) {
 	h := &Host{wait: time.Millisecond}
 	asked := 0
@@ -250,7 +251,7 @@ func TestUntilLooksOnceMore(t *testing.T) {
 	}
 }
 
-// Of two that want one VF, one gets it.
+// TestClaimRace: of two processes that want one VF, one gets it.
 func TestClaimRace(t *testing.T) {
 	h := open(t, capture(t, "s2"))
 	const vf = "0000:41:10.0"
@@ -294,7 +295,7 @@ func TestClaimRace(t *testing.T) {
 	wantErr(t, err, "is not a PCI address")
 }
 
-// What stands in a claim's file is another user's, and may be anything.
+// TestHostileClaim: the content of a claim's file is written by another user, and may be anything.
 func TestHostileClaim(t *testing.T) {
 	h := open(t, capture(t, "s2"))
 	const vf = "0000:41:10.0"
@@ -320,7 +321,7 @@ func TestHostileClaim(t *testing.T) {
 	}
 }
 
-// Addresses are the same each time, differ between VFs, and are local and unicast.
+// TestStable: addresses are the same each time, differ between VFs, and are local and unicast.
 func TestStable(t *testing.T) {
 	h := open(t, capture(t, "s1"))
 	seen := map[string]bool{}
@@ -336,7 +337,7 @@ func TestStable(t *testing.T) {
 	}
 }
 
-// Attributes that the driver shows as files (mlx5 of MLNX_OFED), set and undone by Release.
+// TestSet: attributes that the driver provides as files (mlx5 of MLNX_OFED) are set, and undone by Release.
 func TestSet(t *testing.T) {
 	root := capture(t, "s1")
 	k := emulate(t, root)
@@ -373,7 +374,8 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// A cluster that ends takes back what it has bound. The VLAN that an administrator set stays until Release.
+// TestAttributesOutliveCluster: a cluster's end undoes its bindings. A VLAN that an administrator set stays until
+// Release.
 func TestAttributesOutliveCluster(t *testing.T) {
 	root := capture(t, "s1")
 	k := emulate(t, root)

@@ -15,7 +15,7 @@ import (
 // kindEswitch is the mode of a card's switch between its VFs and its port. It ends with this boot.
 const kindEswitch = "eswitch-mode"
 
-// checkEswitch are the modes of devlink-dev(8).
+// checkEswitch accepts the modes of devlink-dev(8).
 var checkEswitch = checkWord("legacy", "switchdev")
 
 func init() {
@@ -44,16 +44,16 @@ func undoEswitch(c journal.Change) (bool, error) {
 	return true, h.Links.SetEswitch(at, c.Args["before"])
 }
 
-// CheckEswitch says what is wrong with a mode for SetEswitch.
+// CheckEswitch returns an error for an invalid mode of SetEswitch.
 func CheckEswitch(mode string) error {
 	_, err := checkEswitch(mode)
 	return err
 }
 
-// SetEswitch makes the mode of a PF's eswitch legacy (the card forwards by MAC and VLAN) or
-// switchdev (the host has an interface for each VF, and says what goes where). The kernel
-// takes the VFs' traffic down meanwhile: it is refused while a VM has one, or while the host's
-// default route goes over the card. Release sets it back.
+// SetEswitch sets the mode of a PF's eswitch to legacy (the card forwards by MAC and VLAN) or switchdev (the host has
+// an interface for each VF, and controls the forwarding). The kernel interrupts the VFs' traffic during the change.
+// Therefore it fails while a VM has a VF of the card, or while the host's default route uses the card. Release
+// restores the mode.
 func (h *Host) SetEswitch(_ context.Context, at, mode string) (err error) {
 	if err := CheckEswitch(mode); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (h *Host) SetEswitch(_ context.Context, at, mode string) (err error) {
 	return nil
 }
 
-// quietCard fails when a VM has one of a card's VFs, or the host's default route goes over it.
+// quietCard returns an error if a VM has one of a card's VFs, or if the host's default route uses it.
 func (h *Host) quietCard(f *Function) error {
 	list := []*Function{f}
 	for _, vf := range f.VFs {
@@ -109,10 +109,10 @@ func (h *Host) quietCard(f *Function) error {
 	return nil
 }
 
-// errNoEswitch is a device whose driver shows no eswitch.
+// errNoEswitch reports a device whose driver provides no eswitch.
 var errNoEswitch = errors.New("its driver shows no eswitch (devlink dev eswitch show)")
 
-// Eswitch asks devlink(8), by the kernel's generic netlink.
+// Eswitch queries the mode as devlink(8) does, by the kernel's generic netlink.
 func (netlinkLinks) Eswitch(at string) (string, error) {
 	dev, err := netlink.DevLinkGetDeviceByName("pci", at)
 	switch {

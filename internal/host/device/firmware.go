@@ -21,23 +21,23 @@ import (
 	"nearmetal/internal/text"
 )
 
-// kindFirmware is a setting in a card's firmware. It outlives the boot.
+// kindFirmware is a setting in a card's firmware. It persists across boots.
 const kindFirmware = "card-firmware"
 
-// FirmwareChange is a setting of a card's firmware by mstconfig's name, such as NUM_OF_VFS,
-// with its values as numbers: what the next boot has now, and what it is to have.
+// FirmwareChange is a setting of a card's firmware by mstconfig's name, such as NUM_OF_VFS, with the current and the
+// new value for the next boot, as numbers.
 type FirmwareChange struct{ Name, Before, After string }
 
-// FirmwareWant is what a card's firmware is to be.
+// FirmwareWant is the wanted state of a card's firmware.
 type FirmwareWant struct {
-	LinkType string // "ib", "eth", or "" to leave it
-	VFs      int    // number of VFs that it offers, 0 for no SR-IOV, -1 to leave it
+	LinkType string // "ib", "eth", or "" to keep it
+	VFs      int    // number of VFs that it offers, 0 for no SR-IOV, -1 to keep it
 }
 
-// mostFirmwareVFs bounds NUM_OF_VFS; the card's own limit is lower, and mstconfig says so.
+// mostFirmwareVFs bounds NUM_OF_VFS; the card's own limit is lower, and mstconfig reports it.
 const mostFirmwareVFs = 1023
 
-// Check says what is wrong with it.
+// Check returns an error for invalid values.
 func (w FirmwareWant) Check() error {
 	if w.LinkType != "" {
 		if _, err := checkWord("ib", "eth")(w.LinkType); err != nil {
@@ -66,8 +66,8 @@ func (w FirmwareWant) settings(at string) map[string]string {
 	return set
 }
 
-// PlanFirmware asks a card's firmware (mstconfig), and returns what SetFirmware would change;
-// nothing where all is as wanted.
+// PlanFirmware queries a card's firmware (mstconfig), and returns the changes for SetFirmware; none if the firmware
+// is as wanted.
 func (h *Host) PlanFirmware(ctx context.Context, at string, want FirmwareWant) ([]FirmwareChange, error) {
 	if err := want.Check(); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (h *Host) PlanFirmware(ctx context.Context, at string, want FirmwareWant) (
 	return list, nil
 }
 
-// SetFirmware makes changes that PlanFirmware returned, for the next cold boot. Release sets them back.
+// SetFirmware makes changes that PlanFirmware returned, for the next cold boot. Release reverts them.
 func (h *Host) SetFirmware(ctx context.Context, at string, list []FirmwareChange) (err error) {
 	if _, err := change.Recover(h.State()); err != nil || len(list) == 0 {
 		return err
@@ -144,7 +144,7 @@ func validFirmware(c journal.Change) error {
 	return validRoot(c)
 }
 
-// undoFirmware sets a setting back, if the card is there, and the same kind of card.
+// undoFirmware reverts a setting, if the card is present, and is the same kind of card.
 func undoFirmware(c journal.Change) (bool, error) {
 	h, at := &Host{root: c.Args["root"], wait: waitFor}, c.Args["address"]
 	if device, ok := h.number(h.dev(at, "device")); !ok || strconv.Itoa(device) != c.Args["device"] {
@@ -160,19 +160,19 @@ func undoFirmware(c journal.Change) (bool, error) {
 	return true, h.writeFirmware(context.Background(), at, c.Args["name"]+"="+c.Args["before"])
 }
 
-// firmwareNames are the settings that bear on VMs (NVIDIA's user manual of mlxconfig).
+// firmwareNames are the settings that are relevant for VMs (NVIDIA's user manual of mlxconfig).
 var firmwareNames = map[string]bool{
 	"SRIOV_EN": true, "NUM_OF_VFS": true, "LINK_TYPE_P1": true, "LINK_TYPE_P2": true, "ADVANCED_PCI_SETTINGS": true,
 	"PCI_WR_ORDERING": true, "NUM_PF_MSIX": true, "NUM_VF_MSIX": true, "UCTX_EN": true,
 }
 
-// firmwareSettings reads mstconfig's answer to query: under a heading, lines of a name and a
-// value, such as "LINK_TYPE_P1   IB(1)"; with several columns the last is the next boot's.
+// firmwareSettings parses the output of mstconfig query: under a heading, lines with a name and a value, such as
+// "LINK_TYPE_P1 IB(1)"; with several columns the last is the next boot's.
 func firmwareSettings(said string) map[string]string {
 	found := map[string]string{}
 	for _, line := range strings.Split(said, "\n") {
 		w := strings.Fields(line)
-		if len(w) > 0 && w[0] == "*" { // a setting that is not the default
+		if len(w) > 0 && w[0] == "*" { // a setting that differs from the default
 			w = w[1:]
 		}
 		if len(w) >= 2 && len(w) <= 4 && firmwareNames[w[0]] && len(w[len(w)-1]) < 64 {
@@ -184,7 +184,7 @@ func firmwareSettings(said string) map[string]string {
 
 var numbered = lazyregexp.New(`^(?:[A-Za-z_]+\(([0-9]{1,6})\)|([0-9]{1,6}))$`)
 
-// numeric returns the number of a value: of "IB(1)", "True(1)" or "8".
+// numeric returns the number of a value such as "IB(1)", "True(1)" or "8".
 func numeric(v string) (string, bool) {
 	m := numbered().FindStringSubmatch(v)
 	if m == nil {
@@ -194,14 +194,14 @@ func numeric(v string) (string, bool) {
 	return strconv.Itoa(n), true
 }
 
-// The times that mstconfig is given, and the bytes of its answer that are read: some 300 lines.
+// Time limits of mstconfig, and the maximum bytes of its output: some 300 lines.
 const (
 	queryFor  = 30 * time.Second
 	setFor    = 2 * time.Minute
 	answerMax = 256 << 10
 )
 
-// runsPrograms reports whether programs of this system are for the host below a root.
+// runsPrograms reports whether this system's programs may be run for the host below a root.
 var runsPrograms = func(root string) bool { return root == "" }
 
 func (h *Host) queryFirmware(ctx context.Context, at string) (map[string]string, error) {
@@ -214,7 +214,7 @@ func (h *Host) queryFirmware(ctx context.Context, at string) (map[string]string,
 	return firmwareSettings(out), nil
 }
 
-// writeFirmware has mstconfig set NAME=NUMBER. A Ctrl-C does not cut that short.
+// writeFirmware has mstconfig set NAME=NUMBER. Ctrl-C does not interrupt it.
 func (h *Host) writeFirmware(ctx context.Context, at string, set ...string) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), setFor)
 	defer stop()
@@ -222,7 +222,7 @@ func (h *Host) writeFirmware(ctx context.Context, at string, set ...string) erro
 	return err
 }
 
-// mstconfig runs the program, and returns what it says.
+// mstconfig runs the program and returns its output.
 func (h *Host) mstconfig(ctx context.Context, args ...string) (string, error) {
 	if !runsPrograms(h.root) {
 		return "", errors.New("a captured tree has no firmware to ask")
@@ -233,9 +233,9 @@ func (h *Host) mstconfig(ctx context.Context, args ...string) (string, error) {
 	}
 	cmd := exec.CommandContext(ctx, prog, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	// A group of its own: the terminal's Ctrl-C is for nearmetal, and what it started ends with it.
-	// A kill -9 of nearmetal ends it too, so that it writes nothing after recovery has looked.
-	runtime.LockOSThread() // the signal comes at the end of the thread
+	// It has a process group of its own, because the terminal's Ctrl-C is for nearmetal, and its children end with
+	// it. A kill -9 of nearmetal also ends it, so that it writes nothing after recovery has read the settings.
+	runtime.LockOSThread() // the signal is sent at the end of the thread
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -254,7 +254,7 @@ func (h *Host) mstconfig(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// complaint is the line of mstconfig's answer that reports an error ("-E- …"), or how it failed.
+// complaint returns the line of mstconfig's output that reports an error ("-E- …"), or how it failed.
 func complaint(said string, err error) string {
 	for _, line := range strings.Split(said, "\n") {
 		if s, ok := strings.CutPrefix(strings.TrimSpace(line), "-E-"); ok && len(s) < 400 {
@@ -264,7 +264,7 @@ func complaint(said string, err error) string {
 	return err.Error()
 }
 
-// bounded keeps what is written to it, up to a number of bytes, and then fails.
+// bounded keeps a limited number of written bytes, and then fails.
 type bounded struct {
 	bytes.Buffer
 	most int
@@ -279,7 +279,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// ReadFrom is there so that copying goes by Write.
+// ReadFrom makes io.Copy use Write.
 func (b *bounded) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{b}, r)
 }

@@ -13,8 +13,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// theCard is a program that answers as mstconfig 4.21 for a card with two ports; the values are
-// in a file beside it.
+// theCard is a program that answers as mstconfig 4.21 for a card with two ports; the values are in a file next to it.
 const theCard = `#!/bin/sh
 # Stands for mstconfig: as it, asks nothing with -y, and shows what the next boot has.
 db="$(dirname "$0")/values"
@@ -52,7 +51,7 @@ set)
 esac
 `
 
-// withMstconfig makes the captured card one of Mellanox with a stand-in for mstconfig on PATH.
+// withMstconfig makes the captured card a Mellanox card with a fake mstconfig in PATH.
 func withMstconfig(t *testing.T, script string) (h *Host, values string) {
 	t.Helper()
 	root := capture(t, "s0")
@@ -104,12 +103,12 @@ func TestFirmware(t *testing.T) {
 	if now, _ := os.ReadFile(values); string(now) != string(before) {
 		t.Errorf("after release: %s", now)
 	}
-	// The card refuses: nothing is changed, and nothing left to undo.
+	// If the card rejects the value, nothing is changed, and nothing is left to undo.
 	wantErr(t, h.SetFirmware(ctx, thePF, []FirmwareChange{{"NUM_OF_VFS", "0", "1000"}}), "the value is too large")
 	if did, err := h.Release(thePF); err != nil || len(did) != 0 {
 		t.Errorf("%v, %v", did, err)
 	}
-	// Another card in the slot is left alone.
+	// Another card in the slot is not changed.
 	if err := h.SetFirmware(ctx, thePF, list); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +118,7 @@ func TestFirmware(t *testing.T) {
 	}
 }
 
-// Killed before and after mstconfig writes: recovery leaves the firmware as it was.
+// TestKillFirmware: if killed before or after mstconfig writes, recovery restores the firmware.
 func TestKillFirmware(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		h, values := withMstconfig(t, theCard)
@@ -144,7 +143,7 @@ func TestKillFirmware(t *testing.T) {
 	}
 }
 
-// What mstconfig may be that is of no use: each is one clear line.
+// TestFirmwareRefused: each unusable kind of mstconfig is one clear line.
 func TestFirmwareRefused(t *testing.T) {
 	for name, tt := range map[string]struct{ script, want string }{
 		"none":    {"", "package mstflint"},
@@ -175,7 +174,7 @@ func TestFirmwareRefused(t *testing.T) {
 	wantErr(t, err, "a captured tree")
 }
 
-// All columns of query -e: the last is the next boot's.
+// TestFirmwareSettings: with all columns of query -e the last one is the next boot's.
 func TestFirmwareSettings(t *testing.T) {
 	got := firmwareSettings(`
 Configurations:                              Default         Current         Next Boot

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noGUID is what a VF has that no GUID was set of.
+// noGUID is the GUID of a VF for which none was set.
 const noGUID = "00:00:00:00:00:00:00:00"
 
-// netlinkGUID asks the kernel for a GUID of a VF (IFLA_VF_IB_NODE_GUID or IFLA_VF_IB_PORT_GUID),
-// which the netlink library sets but does not read; "" where the driver does not tell.
+// netlinkGUID queries a GUID of a VF from the kernel (IFLA_VF_IB_NODE_GUID or IFLA_VF_IB_PORT_GUID), which the
+// netlink library sets but does not read; "" if the driver does not report it.
 func netlinkGUID(link netlink.Link, index int, kind uint16) (string, error) {
 	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_ACK)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -33,10 +33,9 @@ func netlinkGUID(link netlink.Link, index int, kind uint16) (string, error) {
 	return "", nil
 }
 
-// vfGUID finds a GUID of VF number index in an RTM_NEWLINK message (struct ifinfomsg and its
-// attributes); "" if it is not in it. The kernel nests them so: IFLA_VFINFO_LIST,
-// IFLA_VF_INFO, and struct ifla_vf_guid: the VF's number, four bytes of nothing, and the GUID
-// as a number (if_link.h).
+// vfGUID finds a GUID of VF number index in an RTM_NEWLINK message (struct ifinfomsg and its attributes); "" if it is
+// not in it. The kernel's nesting is: IFLA_VFINFO_LIST, IFLA_VF_INFO, and struct ifla_vf_guid: the VF's number, four
+// unused bytes, and the GUID as a number (if_link.h).
 func vfGUID(msg []byte, index int, kind uint16) string {
 	if len(msg) < unix.SizeofIfInfomsg {
 		return ""
@@ -55,8 +54,7 @@ func vfGUID(msg []byte, index int, kind uint16) string {
 	return guid
 }
 
-// eachAttr calls f with the values of the attributes of a kind; one whose length is not within
-// b ends the list.
+// eachAttr calls f with the values of the attributes of a kind; an attribute whose length exceeds b ends the list.
 func eachAttr(b []byte, kind uint16, f func([]byte)) {
 	for len(b) >= unix.SizeofRtAttr {
 		size := int(binary.NativeEndian.Uint16(b))

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newLink is an RTM_NEWLINK message with GUIDs of two VFs, as the kernel lays it out.
+// newLink returns an RTM_NEWLINK message with GUIDs of two VFs, in the kernel's layout.
 func newLink() []byte {
 	list := nl.NewRtAttr(unix.IFLA_VFINFO_LIST|unix.NLA_F_NESTED, nil)
 	for vf, guid := range []uint64{0x02c9030000102030, 0} {
@@ -41,7 +41,7 @@ func TestVFGUID(t *testing.T) {
 			t.Errorf("VF %d, attribute %d: %q, want %q", tt.index, tt.kind, got, tt.want)
 		}
 	}
-	for n := range msg { // cut short anywhere
+	for n := range msg { // truncated at any position
 		vfGUID(msg[:n], 0, nl.IFLA_VF_IB_NODE_GUID)
 	}
 }

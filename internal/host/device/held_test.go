@@ -11,7 +11,7 @@ import (
 	"nearmetal/internal/host/change"
 )
 
-// keep starts a process outside of any job that has a file open, as a user's own does that was handed the
+// keep starts a process outside of any job that has a file open, as a user's own process does that got the
 // descriptor.
 func keep(t *testing.T, file string) *exec.Cmd {
 	t.Helper()
@@ -29,8 +29,8 @@ func keep(t *testing.T, file string) *exec.Cmd {
 	return cmd
 }
 
-// A VF whose group somebody kept open is not leased, and is taken from him as far as can be: the file is root's, the rest
-// comes when he lets go. Other VFs of the same job go back at once.
+// TestHeldIsSetAside: a VF whose group a user keeps open is not leased, and is revoked as far as possible: the file
+// becomes root's, the rest follows when the user closes it. Other VFs of the same job are returned at once.
 func TestHeldIsSetAside(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -89,7 +89,8 @@ func TestHeldIsSetAside(t *testing.T) {
 	}
 }
 
-// What an administrator bound is not leased either while somebody has it open, though no device of it is.
+// TestHeldWithoutLease: a function that an administrator bound is not leased while its group is open, even if none of
+// its devices is.
 func TestHeldWithoutLease(t *testing.T) {
 	root := capture(t, "s1")
 	k := emulate(t, root)
@@ -106,7 +107,8 @@ func TestHeldWithoutLease(t *testing.T) {
 	}
 }
 
-// Between two users a function is reset, where the kernel knows a way; one that cannot be is not leased.
+// TestResetBetweenUsers: between two users a function is reset if the kernel supports that; a function that cannot be
+// reset is not leased.
 func TestResetBetweenUsers(t *testing.T) {
 	root := capture(t, "s1")
 	k := emulate(t, root)

@@ -12,14 +12,14 @@ import (
 	"nearmetal/internal/text"
 )
 
-// held reports whether a function that is bound to vfio-pci is open: the kernel enables the
-// device for who opens it (vfio_pci_core_enable).
+// held reports whether a function that is bound to vfio-pci is open: the kernel enables the device when it is opened
+// (vfio_pci_core_enable).
 func (h *Host) held(f *Function) bool {
 	n, _ := h.number(h.dev(f.Address, "enable"))
 	return f.Driver == vfioDriver && n > 0
 }
 
-// holders fills in who holds the functions of a list.
+// holders fills in the holders of the functions in a list.
 func (h *Host) holders(list []*Function) {
 	open := h.openGroups(list)
 	for _, f := range list {
@@ -27,7 +27,7 @@ func (h *Host) holders(list []*Function) {
 	}
 }
 
-// holder says who holds a function, as far as that can be known.
+// holder returns the holder of a function, as far as that can be known.
 func (h *Host) holder(f *Function, open map[string]string) string {
 	if claim := h.claimant(f.Address); claim != "" {
 		return claim
@@ -41,8 +41,8 @@ func (h *Host) holder(f *Function, open map[string]string) string {
 	return ""
 }
 
-// keptBy says who keeps a function from another user, "" for nobody: who has it or its group open, in this and, as
-// far as the kernel says, in any other namespace, or on the way through a socket.
+// keptBy returns who keeps a function from another user, "" for nobody: any process that has it or its group open, in
+// this and, as far as the kernel reports it, in any other namespace, or in transit through a socket.
 func (h *Host) keptBy(at string) string {
 	if !h.there(at) {
 		return ""
@@ -57,7 +57,7 @@ func (h *Host) keptBy(at string) string {
 	if h.held(f) {
 		return "a process that is not shown here"
 	}
-	// A group is open once at the most: VFIO refuses a second one (vfio_group_fops_open).
+	// A group can be opened only once: VFIO rejects a second open (vfio_group_fops_open).
 	fd, err := unix.Open(h.path(f.VFIO), unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {
 		unix.Close(fd)
@@ -67,8 +67,8 @@ func (h *Host) keptBy(at string) string {
 	return ""
 }
 
-// openGroups returns the process that has each group file open, where a function of the list has such a file: a
-// group may be open without its device.
+// openGroups returns the process that has each group file open, if a function in the list has such a file: a group
+// may be open without its device.
 func (h *Host) openGroups(list []*Function) map[string]string {
 	for _, f := range list {
 		if f.Driver == vfioDriver {
@@ -78,8 +78,8 @@ func (h *Host) openGroups(list []*Function) map[string]string {
 	return nil
 }
 
-// scanGroups returns for each group file that is open the process that has it. What other
-// users' processes have open only root sees.
+// scanGroups returns the process that has each open group file. Only root sees the open files of other users'
+// processes.
 func (h *Host) scanGroups() map[string]string {
 	groups := map[string]string{}
 	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*")

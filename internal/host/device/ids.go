@@ -21,23 +21,22 @@ func (h *Host) hostID() string {
 	return name
 }
 
-// StableMAC is the MAC address of a VF: a function of the host, the PF and the VF's number
-// alone, so that switches and licences see the same one each time. It is local and unicast
-// (IEEE 802, bits 0x02 and 0x01 of the first octet).
+// StableMAC returns the MAC address of a VF, derived only from the host, the PF and the VF's number, so that switches
+// and licences see the same one each time. It is local and unicast (IEEE 802, bits 0x02 and 0x01 of the first octet).
 func (h *Host) StableMAC(pf string, index int) net.HardwareAddr {
 	s := h.digest("mac", pf, index)
 	return net.HardwareAddr{s[0]&^0x03 | 0x02, s[1], s[2], s[3], s[4], s[5]}
 }
 
-// StableGUID is the node or port GUID (kind) of an InfiniBand VF, made like StableMAC. It is an
-// EUI-64 with the local bit set (InfiniBand Architecture Specification, 4.1).
+// StableGUID returns the node or port GUID (kind) of an InfiniBand VF, derived like StableMAC. It is an EUI-64 with
+// the local bit set (InfiniBand Architecture Specification, 4.1).
 func (h *Host) StableGUID(kind, pf string, index int) net.HardwareAddr {
 	s := h.digest(kind, pf, index)
 	return net.HardwareAddr{s[0]&^0x03 | 0x02, s[1], s[2], s[3], s[4], s[5], s[6], s[7]}
 }
 
 func (h *Host) digest(kind, pf string, index int) [sha256.Size]byte {
-	// The card's own address, where it has one, goes with the card into another slot.
+	// The card's own address, if it has one, moves with the card into another slot.
 	card := ""
 	if n := h.interfaces(pf, "net"); len(n) > 0 {
 		card = h.attr(h.dev(pf, "net", n[0], "address"))
@@ -48,8 +47,9 @@ func (h *Host) digest(kind, pf string, index int) [sha256.Size]byte {
 // named is an attribute that nameVFs sets.
 type named struct{ key, value string }
 
-// namesOf returns what VF number index of a PF is called, in the order in which it is set. A VF of an InfiniBand card
-// has the policy Down until another is set: its port would stay DOWN whatever the cable and the subnet manager do.
+// namesOf returns the attributes of VF number index of a PF, in the order in which they are set. A VF of an
+// InfiniBand card has the policy Down until another is set: its port would stay DOWN regardless of the cable and the
+// subnet manager.
 func (h *Host) namesOf(pf *Function, index int) []named {
 	if pf.Link != "infiniband" {
 		return []named{{"mac", h.StableMAC(pf.Address, index).String()}}
@@ -62,7 +62,7 @@ func (h *Host) namesOf(pf *Function, index int) []named {
 }
 
 // nameVFs sets the addresses of a PF's n VFs; on InfiniBand their GUIDs, and that their links follow the card's. It
-// fails where an InfiniBand card has no way to set them: a VF without GUIDs never gets a link.
+// fails if an InfiniBand card has no way to set them, because a VF without GUIDs never gets a link.
 func (h *Host) nameVFs(pf *Function, n int) error {
 	if !h.settable(pf) {
 		if pf.Link == "infiniband" {
@@ -73,7 +73,7 @@ func (h *Host) nameVFs(pf *Function, n int) error {
 	seen := map[string]bool{}
 	for i := 0; i < n; i++ {
 		for _, a := range h.namesOf(pf, i) {
-			if a.key != "policy" && seen[a.value] { // one in 2^46 a pair; a second VF with it would be deaf
+			if a.key != "policy" && seen[a.value] { // one in 2^46 per pair; a second VF with it would receive nothing
 				return fmt.Errorf("device %s: VF %d would have the %s of another: set it by hand", pf.Address, i, a.key)
 			}
 			seen[a.value] = true

@@ -21,7 +21,7 @@ import (
 	"nearmetal/test/hosttree"
 )
 
-// read matches what the tests read of a captured tree: a tenth of its files.
+// read matches the files that the tests read of a captured tree: a tenth of them.
 var read = regexp.MustCompile(`^(\./)?(dev/|sys/bus/pci|sys/class/(net|infiniband)|sys/kernel/iommu_groups|sys/devices/pci0000)`)
 
 // capture unpacks a captured tree with its links and modes.
@@ -38,29 +38,28 @@ func capture(t testing.TB, name string) string {
 }
 
 const (
-	thePF = "0000:41:00.0" // of the captured host
+	thePF = "0000:41:00.0" // on the captured host
 	slot  = "/sys/devices/pci0000:40/0000:40:00.0"
 )
 
-// kernel stands for the kernel of a captured tree: what is written to its attributes has the
-// consequences that the kernel would give it, and as with the kernel they come when the
-// writer is already further.
+// kernel simulates the kernel of a captured tree: writes to its attributes have the effects that they have in the
+// kernel, and as in the kernel these occur asynchronously.
 type kernel struct {
 	t    testing.TB
 	root string
 	fd   int
 	wds  map[int32]string
 	stop chan struct{}
-	idle atomic.Int64 // how often there was nothing to do
+	idle atomic.Int64 // number of idle iterations
 	done chan struct{}
 
 	mu     sync.Mutex
 	writes int                             // attributes written so far
-	before func(n int, path, value string) // called before the nth write (from 1) takes effect; may be nil
-	delay  time.Duration                   // of each consequence
-	stolen string                          // a driver that takes functions before vfio-pci
-	ofed   bool                            // MLNX_OFED's driver: files for what VFs are called
-	lost   int                             // the number of a VF that never appears, -1: none
+	before func(n int, path, value string) // called before the nth write (from 1) has its effect; may be nil
+	delay  time.Duration                   // of each effect
+	stolen string                          // a driver that binds functions before vfio-pci
+	ofed   bool                            // MLNX_OFED's driver: files for the VFs' attributes
+	lost   int                             // number of a VF that never appears, -1: none
 }
 
 func emulate(t testing.TB, root string) *kernel {
@@ -132,7 +131,7 @@ func (k *kernel) run() {
 	}
 }
 
-// wrote makes the consequences of a write.
+// wrote performs the effects of a write.
 func (k *kernel) wrote(dir, name string) {
 	value := k.get(dir + "/" + name)
 	switch name {
@@ -141,10 +140,10 @@ func (k *kernel) wrote(dir, name string) {
 		return
 	}
 	if name == "driver_override" && value == "(null)" {
-		return // ours
+		return // made by the simulation
 	}
 	if value == "" && (name == "bind" || name == "unbind" || name == "drivers_probe") {
-		return // ours
+		return // made by the simulation
 	}
 	k.mu.Lock()
 	k.writes++
@@ -245,13 +244,14 @@ func (k *kernel) probe(a string) {
 	}
 }
 
-// address of VF i, from the offset and stride of the card's SR-IOV capability (s1: 41:10.0, 41:10.2).
+// vfAddress returns the address of VF i, from the offset and stride of the card's SR-IOV capability (s1: 41:10.0,
+// 41:10.2).
 func vfAddress(i int) string {
 	rid := 0x41<<8 | 0x80 + 2*i
 	return fmt.Sprintf("0000:%02x:%02x.%d", rid>>8, rid>>3&0x1f, rid&7)
 }
 
-// vfs makes the card's VFs n.
+// vfs sets the number of the card's VFs to n.
 func (k *kernel) vfs(n int) {
 	most, _ := strconv.Atoi(k.get(slot + "/" + thePF + "/sriov_totalvfs"))
 	for i := range most {
@@ -274,7 +274,7 @@ func (k *kernel) vfs(n int) {
 	}
 }
 
-// vf makes one VF, its group last but the PF's link to it.
+// vf makes one VF; its group is last, except for the PF's link to it.
 func (k *kernel) vf(i int) {
 	a := vfAddress(i)
 	dir := slot + "/" + a
@@ -302,7 +302,7 @@ func (k *kernel) vf(i int) {
 	k.probe(a)
 }
 
-// state is what this package may change of a host, in words.
+// state describes the parts of a host that this package may change.
 func (k *kernel) state() string {
 	var b strings.Builder
 	for _, a := range k.devices() {
@@ -325,8 +325,7 @@ func (k *kernel) state() string {
 	return b.String()
 }
 
-// settle waits until the kernel has nothing to do any more. What was written before is in its
-// queue already.
+// settle waits until the kernel has no more work. Earlier writes are already in its queue.
 func (k *kernel) settle() {
 	for n := k.idle.Load(); k.idle.Load() < n+2; {
 		time.Sleep(time.Millisecond)

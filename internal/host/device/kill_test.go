@@ -62,9 +62,8 @@ func operate(h *Host, op string) error {
 	return err
 }
 
-// Each operation is killed at each of its writes, before the kernel acts on it (and, where it
-// acts at once, before and after it); recovery then
-// leaves the host as it was, or finishes what was being undone.
+// TestKill kills each operation at each of its writes, before the kernel acts on it (and, if it acts at once, before
+// and after it); recovery then restores the host, or finishes the undo.
 func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: it takes seconds")
@@ -73,7 +72,7 @@ func TestKill(t *testing.T) {
 		op, tree string
 		with     func(*kernel) // changes the tree; may be nil
 		prepare  string        // the operation before op, "" for none
-		least    int           // writes
+		least    int           // least number of writes
 	}{
 		{"enable", "s0", nil, "", 2},
 		{"bind", "s1", nil, "", 2},
@@ -102,7 +101,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// killedAt runs an operation that is killed at write n; false: it has fewer.
+// killedAt runs an operation that is killed at write n; false: it has fewer writes.
 func killedAt(t *testing.T, op, tree string, n int, with func(*kernel), prepare string) bool {
 	t.Helper()
 	root := capture(t, tree)
@@ -160,7 +159,7 @@ func killedAt(t *testing.T, op, tree string, n int, with func(*kernel), prepare 
 	if after := k.state(); after != before {
 		list, _ := change.List(h.State())
 		if len(list) == 1 && !list[0].Open {
-			// Killed after the last write, when all was done: it stays, and can be undone.
+			// Killed after the last write, when the operation was complete: its changes stay, and can be undone.
 			if _, err := change.Undo(h.State(), func(string) bool { return true }); err != nil {
 				t.Error(err)
 			}

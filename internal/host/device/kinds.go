@@ -15,9 +15,8 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// The kinds of changes that this package writes down, beside attributes' values: the driver
-// of a function, the owner of a device file, and an attribute of a VF that is set through its
-// PF. All end with this boot.
+// The kinds of changes that this package records, in addition to attributes' values: the driver of a function, the
+// owner of a device file, and an attribute of a VF that is set through its PF. All end with this boot.
 const (
 	kindDriver = "pci-driver"
 	kindOwner  = "device-owner"
@@ -40,7 +39,7 @@ func init() {
 	})
 }
 
-// here adds what identifies the host, and the boot, of a change.
+// here adds the identity of the host and of the boot to a change.
 func (h *Host) here(args map[string]string) map[string]string {
 	if h.root != "" {
 		args["root"] = h.root
@@ -50,8 +49,7 @@ func (h *Host) here(args map[string]string) map[string]string {
 	return args
 }
 
-// host returns the host of a change; nil where the boot in which it was made is over, and the
-// change with it.
+// host returns the host of a change; nil if the host was rebooted since, which ended the change.
 func host(c journal.Change) *Host {
 	if boot := c.Args["boot"]; boot != "" && boot != journal.BootID() {
 		return nil
@@ -89,7 +87,7 @@ func validDriver(c journal.Change) error {
 	return validRoot(c)
 }
 
-// undoDriver binds a function to the driver that it had before, or to none.
+// undoDriver binds a function to its previous driver, or to none.
 func undoDriver(c journal.Change) (bool, error) {
 	h, at, was := host(c), c.Args["address"], c.Args["driver"]
 	if h == nil || !h.there(at) {
@@ -118,13 +116,13 @@ func undoDriver(c journal.Change) (bool, error) {
 	return true, h.bindTo(ctx, at, was)
 }
 
-// whoHolds says who has a function open.
+// whoHolds returns who has a function open.
 func (h *Host) whoHolds(at string) string {
 	f := h.read(at)
 	return h.holder(f, h.openGroups([]*Function{f}))
 }
 
-// ownerChange is the change of a device file's owner and mode.
+// ownerChange returns the change of a device file's owner and mode.
 func (h *Host) ownerChange(path string) (journal.Change, error) {
 	st, err := os.Lstat(h.path(path))
 	if err != nil {
@@ -166,12 +164,12 @@ func undoOwner(c journal.Change) (bool, error) {
 	}
 	err = h.give(c.Args["path"], uid, gid, mode)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil // the group has gone with its driver
+		return false, nil // the group was removed with its driver
 	}
 	return err == nil, err
 }
 
-// give sets the owner and mode of a device file, not of what a link at its place leads to.
+// give sets the owner and mode of a device file, but not of a link's target.
 func (h *Host) give(path string, uid, gid int, mode fs.FileMode) error {
 	p := h.path(path)
 	st, err := os.Lstat(p)
@@ -211,7 +209,7 @@ func validVF(c journal.Change) error {
 	return validRoot(c)
 }
 
-// undoVF sets an attribute back. A VF that is gone has taken its attributes along.
+// undoVF restores an attribute. If the VF is gone, so are its attributes.
 func undoVF(c journal.Change) (bool, error) {
 	h := host(c)
 	n, _ := strconv.Atoi(c.Args["index"])
@@ -223,7 +221,7 @@ func undoVF(c journal.Change) (bool, error) {
 	}
 	err := h.setVF(c.Args["pf"], n, c.Args["key"], c.Args["before"])
 	if errors.Is(err, syscall.EINVAL) && unset(c.Args["key"], c.Args["before"]) {
-		return false, nil // the card takes none away; it goes with the VF
+		return false, nil // the card cannot remove it; it is removed with the VF
 	}
 	return err == nil, err
 }

@@ -14,19 +14,17 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// A function is leased to a job of a batch system: as by Bind, in a transaction that names the
-// job, so that its end can be found by the job alone. What an administrator bound by Bind
-// stays bound when the job returns it.
+// A function is leased to a job of a batch system like with Bind, in a transaction that names the job, so that the
+// job's end can find it. A function that an administrator bound by Bind stays bound when the job returns it.
 
 // leasePrefix begins the names of jobs' transactions.
 const leasePrefix = "lease-"
 
 var jobName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$`)
 
-// Lease hands a function to a user for a job, called by letters, digits, '.', '_' and '-'. What an
-// earlier job did not give back of it is undone first; runs reports whether another job still
-// runs (nil: none does). A *HeldError says that such a job has the function, or anybody has it open.
-// When it fails or ctx ends, all is as it was.
+// Lease gives a function to a user for a job, whose name has letters, digits, '.', '_' and '-'. It first undoes what
+// an earlier job has not returned; runs reports whether another job still runs (nil: none does). A *HeldError reports
+// that such a job has the function, or that a process has it open. If it fails or ctx ends, everything is restored.
 func (h *Host) Lease(ctx context.Context, job, at string, uid, gid int, runs func(job string) bool) error {
 	if !jobName().MatchString(job) {
 		return fmt.Errorf("%.70q cannot name a job", job)
@@ -50,15 +48,15 @@ func (h *Host) Lease(ctx context.Context, job, at string, uid, gid int, runs fun
 	return h.bind(ctx, leasePrefix+job+":"+at, at, uid, gid, h.reset)
 }
 
-// HeldError says that a function cannot be leased or taken back now: somebody has it open.
+// HeldError reports that a function cannot be leased or taken back now, because a process has it open.
 type HeldError struct{ Address, Holder string }
 
 func (e *HeldError) Error() string {
 	return fmt.Sprintf("device %s is in use by %s: end that first", e.Address, e.Holder)
 }
 
-// reset resets a function, so that its next user finds nothing of the last one's in it: vfio-pci does so when the
-// last descriptor is closed, where it can. A function for which the kernel knows no reset stays as it is.
+// reset resets a function, so that its next user finds no data of the last one: vfio-pci does so when the last
+// descriptor is closed, if it can. A function for which the kernel knows no reset is left unchanged.
 func (h *Host) reset(at string) error {
 	file := h.dev(at, "reset")
 	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
@@ -70,10 +68,10 @@ func (h *Host) reset(at string) error {
 	return nil
 }
 
-// Return takes back what was leased to the jobs that ended says yes to. It waits a moment for the
-// kernel, which closes what a VM had open after its end. A function that is still open is set aside: its
-// group's file is root's again, the rest is for a later call, and the error has a *HeldError. It
-// returns what it undid.
+// Return takes back the functions leased to the jobs for which ended returns true. It waits a moment for the kernel,
+// which closes a VM's files after its end. A function that is still open is set aside: its group's file becomes
+// root's again, a later call does the rest, and the error contains a *HeldError. It returns the changes that it
+// undid.
 func (h *Host) Return(ended func(job string) bool) ([]journal.Change, error) {
 	return h.giveBack(func(job, _ string) bool { return ended(job) })
 }
@@ -81,7 +79,7 @@ func (h *Host) Return(ended func(job string) bool) ([]journal.Change, error) {
 // stillOpen bounds how long a killed QEMU may hold a function.
 const stillOpen = 5 * time.Second
 
-// giveBack undoes the leases that want chooses.
+// giveBack undoes the leases selected by want.
 func (h *Host) giveBack(want func(job, at string) bool) ([]journal.Change, error) {
 	if _, err := change.Recover(h.State()); err != nil {
 		return nil, err
@@ -119,7 +117,7 @@ func (h *Host) giveBack(want func(job, at string) bool) ([]journal.Change, error
 func leaseOf(name string) (job, at string, ok bool) {
 	rest, ok := strings.CutPrefix(name, leasePrefix)
 	if !ok {
-		rest, ok = strings.CutPrefix(name, "lent-") // of an older nearmetal; until 0.2.0
+		rest, ok = strings.CutPrefix(name, "lent-") // written by an older nearmetal; until 0.2.0
 	}
 	if !ok {
 		return "", "", false

@@ -7,8 +7,8 @@ import (
 	"nearmetal/internal/host/change"
 )
 
-// What is leased to a job goes back to what it was, bound by an administrator or not; what a job
-// that is gone had is taken back when it is leased again.
+// TestLease: a function leased to a job is restored when it is returned, bound by an administrator or not; the
+// functions of a job that is gone are taken back when they are leased again.
 func TestLease(t *testing.T) {
 	root := capture(t, "s1")
 	k := emulate(t, root)
@@ -52,7 +52,8 @@ func TestLease(t *testing.T) {
 	wantErr(t, h.Lease(ctx, "../x", vf0, 0, 0, nil), "cannot name a job")
 }
 
-// The name of a lease's transaction says its job and its function, as an older nearmetal wrote it too.
+// TestLeaseOf: the name of a lease's transaction contains its job and its function, also in an older nearmetal's
+// form.
 func TestLeaseOf(t *testing.T) {
 	for name, want := range map[string]string{
 		"lease-7.n1:0000:41:10.0": "7.n1 0000:41:10.0 true", "lent-7.n1:0000:41:10.0": "7.n1 0000:41:10.0 true",

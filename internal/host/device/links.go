@@ -13,26 +13,26 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Links are what the kernel reports of network interfaces and their VFs.
+// Links queries and sets the kernel's network interfaces and their VFs.
 type Links interface {
 	There() bool
-	// Get and Set are an attribute of VF number index of the PF's interface.
+	// Get and Set access an attribute of VF number index of the PF's interface.
 	Get(pf string, index int, key string) (string, error)
 	Set(pf string, index int, key, value string) error
-	// Carried are the bytes that VF number index of the PF's interface has received and sent; zeros where its driver
-	// does not count.
+	// Carried returns the bytes that VF number index of the PF's interface has received and sent; zeroes if its
+	// driver does not count.
 	Carried(pf string, index int) (received, sent uint64, err error)
-	// Eswitch and SetEswitch are the mode of a card's eswitch, by its PCI address.
+	// Eswitch and SetEswitch access the mode of a card's eswitch, by its PCI address.
 	Eswitch(address string) (string, error)
 	SetEswitch(address, mode string) error
-	// Addresses of an interface, without link-local ones.
+	// Addresses returns those of an interface, without link-local ones.
 	Addresses(name string) ([]string, error)
 }
 
-// netlinkLinks is the running kernel (rtnetlink(7)).
+// netlinkLinks uses the running kernel (rtnetlink(7)).
 type netlinkLinks struct{}
 
-// linksOf returns the links of the host below a root. Tests have links for captured trees.
+// linksOf returns the links of the host below a root. Tests replace it for captured trees.
 var linksOf = func(root string) Links {
 	if root != "" {
 		return noLinks{}
@@ -57,7 +57,7 @@ func (netlinkLinks) Addresses(name string) ([]string, error) {
 	return out, err
 }
 
-// The states of a VF's link (if_link.h, IFLA_VF_LINK_STATE_*).
+// linkStates are the states of a VF's link (if_link.h, IFLA_VF_LINK_STATE_*).
 var linkStates = []string{"auto", "up", "down"}
 
 func (netlinkLinks) Get(pf string, index int, key string) (string, error) {
@@ -87,7 +87,7 @@ func (netlinkLinks) Get(pf string, index int, key string) (string, error) {
 		case "spoofcheck":
 			return onOff(vf.Spoofchk), nil
 		case "trust":
-			return onOff(vf.Trust == 1), nil // all bits: the driver does not tell
+			return onOff(vf.Trust == 1), nil // all bits set: not reported by the driver
 		case "link-state", "policy":
 			if int(vf.LinkState) < len(linkStates) {
 				s := linkStates[vf.LinkState]
@@ -166,13 +166,13 @@ func (netlinkLinks) Set(pf string, index int, key, value string) error {
 	return err
 }
 
-// cannotSetError says that the driver of an interface has no such attribute of VFs; it is an EOPNOTSUPP.
+// cannotSetError reports that the driver of an interface has no such attribute of VFs; it is an EOPNOTSUPP.
 type cannotSetError struct{ pf string }
 
 func (e *cannotSetError) Error() string { return "the driver of " + e.pf + " cannot set it" }
 func (e *cannotSetError) Unwrap() error { return unix.EOPNOTSUPP }
 
-// noLinks is a captured tree, which has no kernel to ask.
+// noLinks represents a captured tree, which has no kernel to query.
 type noLinks struct{}
 
 func (noLinks) There() bool                        { return false }
@@ -194,8 +194,8 @@ func (noLinks) SetEswitch(string, string) error {
 	return errors.New("a captured tree has no eswitch")
 }
 
-// driverFirmware is the firmware's version as the driver of an interface reports it
-// (ethtool(8) -i), "" if it does not.
+// driverFirmware returns the firmware's version as reported by the driver of an interface (ethtool(8) -i), "" if it
+// is not.
 func driverFirmware(name string) string {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileLinks are links of a captured tree: each attribute is a file below its folder links/.
+// fileLinks are links of a captured tree: each attribute is a file below its directory links/.
 type fileLinks struct{ root string }
 
 func init() {
@@ -50,7 +50,7 @@ func (l fileLinks) write(name, value string) error {
 	return err
 }
 
-// die says to the test's program before or after which write (2n-1, 2n) it is killed.
+// die selects the write before or after which (2n-1, 2n) the test's program is killed.
 const die = "NEARMETAL_TEST_DEVICE_DIE"
 
 var toDie, _ = strconv.Atoi(os.Getenv(die))
@@ -76,7 +76,7 @@ func (l fileLinks) Carried(pf string, index int) (received, sent uint64, err err
 
 func (l fileLinks) Set(pf string, index int, key, value string) error {
 	if value == noGUID {
-		return fmt.Errorf("%s: %w", key, unix.EINVAL) // as a card that takes no GUID away
+		return fmt.Errorf("%s: %w", key, unix.EINVAL) // as a card that cannot remove a GUID
 	}
 	return l.write(key+"."+strconv.Itoa(index), value)
 }
@@ -91,7 +91,7 @@ func (l fileLinks) Eswitch(at string) (string, error) {
 
 func (l fileLinks) SetEswitch(at, mode string) error { return l.write("eswitch", mode) }
 
-// putLinks makes the tree one with links, of which these are some.
+// putLinks adds links with these values to the tree.
 func putLinks(k *kernel, values map[string]string) {
 	os.MkdirAll(k.root+"/links", 0o755)
 	for n, v := range values {
@@ -109,7 +109,7 @@ func infiniband(k *kernel) {
 	k.put(slot+"/"+thePF+"/net/eth0/type", "32\n")
 }
 
-// GUIDs that were set over netlink are read before, and set back by Release.
+// TestSetGUIDs: GUIDs that are set over netlink are read before, and restored by Release.
 func TestSetGUIDs(t *testing.T) {
 	root := capture(t, "s1")
 	k := emulate(t, root)
@@ -129,7 +129,7 @@ func TestSetGUIDs(t *testing.T) {
 	if err != nil || len(did) != 2 {
 		t.Errorf("%v, %v", did, err)
 	}
-	// The card takes no GUID away: that is no reason to fail for ever.
+	// The card cannot remove a GUID, which must not make Release fail forever.
 	before["port-guid.1"] = "02:c9:03:00:00:aa:00:02"
 	for n, v := range before {
 		if got := k.get("/links/" + n); got != v {
@@ -138,9 +138,9 @@ func TestSetGUIDs(t *testing.T) {
 	}
 }
 
-// The VFs of an InfiniBand card get their GUIDs, and then the policy by which their links follow the card's: the
-// firmware's is Down, with which no port comes up. The driver of MLNX_OFED has files for it, the kernel's own has
-// netlink on the IPoIB interface.
+// TestEnableInfiniBand: the VFs of an InfiniBand card get their GUIDs, and then the policy by which their links
+// follow the card's: the firmware's is Down, with which no port comes up. The driver of MLNX_OFED has files for it,
+// the kernel's own has netlink on the IPoIB interface.
 func TestEnableInfiniBand(t *testing.T) {
 	for _, ofed := range []bool{false, true} {
 		root := capture(t, "s0")
@@ -173,7 +173,8 @@ func TestEnableInfiniBand(t *testing.T) {
 	}
 }
 
-// A driver without policies, such as mlx4's, refuses them: its VFs' links follow the card's.
+// TestEnableInfiniBandWithoutPolicy: a driver without policies, such as mlx4's, rejects them: its VFs' links follow
+// the card's.
 func TestEnableInfiniBandWithoutPolicy(t *testing.T) {
 	root := capture(t, "s0")
 	k := emulate(t, root)
@@ -184,7 +185,8 @@ func TestEnableInfiniBandWithoutPolicy(t *testing.T) {
 	}
 }
 
-// With the kernel's own driver and no IPoIB interface nothing can set GUIDs: no VFs are left that could never be used.
+// TestEnableInfiniBandWithoutInterface: with the kernel's own driver and no IPoIB interface GUIDs cannot be set: no
+// unusable VFs are left.
 func TestEnableInfiniBandWithoutInterface(t *testing.T) {
 	root := capture(t, "s0")
 	k := emulate(t, root)
@@ -229,7 +231,7 @@ func TestEswitch(t *testing.T) {
 	}
 }
 
-// A function without a devlink device, on the running kernel.
+// TestNoEswitch queries a function without a devlink device, on the running kernel.
 func TestNoEswitch(t *testing.T) {
 	if m, err := (netlinkLinks{}).Eswitch("ffff:ff:1f.7"); err == nil || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%q, %v", m, err)

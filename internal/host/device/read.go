@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// read returns what is known of a function. What cannot be read is left out.
+// read returns all that is known of a function. Unreadable properties are omitted.
 func (h *Host) read(at string) *Function {
 	f := &Function{Address: at, Kind: Plain, Node: -1, Group: -1, Index: -1, Driver: h.target(h.dev(at, "driver"))}
 	f.Vendor, _ = h.number(h.dev(at, "vendor"))
@@ -44,7 +44,7 @@ func (h *Host) vfs(pf string) []string {
 	return list
 }
 
-// index returns the number of a VF, -1 if its PF does not know it.
+// index returns the number of a VF, -1 if its PF does not list it.
 func (h *Host) index(pf, vf string) int {
 	names, _ := h.names(h.dev(pf))
 	for _, n := range names {
@@ -86,8 +86,8 @@ func (h *Host) readGroup(f *Function) {
 	}
 }
 
-// readLink fills in what the RDMA device says of its link, or the network interface. Both
-// forms of a rate are the kernel's: "100 Gb/sec (4X EDR)" and a number of Mbit/s.
+// readLink fills in the properties of the link from the RDMA device, or from the network interface. Both forms of a
+// rate are the kernel's: "100 Gb/sec (4X EDR)" and a number of Mbit/s.
 func (h *Host) readLink(f *Function) {
 	if len(f.RDMA) > 0 {
 		dir := h.dev(f.Address, "infiniband", f.RDMA[0])
@@ -138,7 +138,7 @@ func gbps(s string) int {
 	return int(n * 1000)
 }
 
-// readVFIO fills in the group's file and whose it is.
+// readVFIO fills in the group's file and its owner.
 func (h *Host) readVFIO(f *Function) {
 	if f.Driver != vfioDriver || f.Group < 0 {
 		return
@@ -153,10 +153,10 @@ func (h *Host) readVFIO(f *Function) {
 	}
 }
 
-// groupFile is the device file of an IOMMU group.
+// groupFile returns the device file of an IOMMU group.
 func groupFile(group int) string { return "/dev/vfio/" + strconv.Itoa(group) }
 
-// userName returns a user's name, or the number of one without a name.
+// userName returns a user's name, or the number of a user without a name.
 func userName(uid int) string {
 	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
 		return u.Username

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// mayBind says why a function must not be given to a VM.
+// mayBind returns the reason why a function must not be given to a VM, or nil.
 func (h *Host) mayBind(f *Function) error {
 	if !h.there(f.Address) {
 		return fmt.Errorf("device %s: %w", f.Address, errGone)
@@ -32,7 +32,7 @@ func (h *Host) mayBind(f *Function) error {
 	return h.unused(f)
 }
 
-// isolated says why a function cannot be kept apart from the host and from others.
+// isolated returns the reason why a function cannot be isolated from the host and from others, or nil.
 func (h *Host) isolated(f *Function) error {
 	if f.Group < 0 {
 		return fmt.Errorf("device %s has no IOMMU group: enable VT-d or AMD-Vi in the firmware, and on Intel start the kernel with intel_iommu=on (and iommu=pt)", f.Address)
@@ -53,7 +53,7 @@ func (h *Host) isolated(f *Function) error {
 	return nil
 }
 
-// unused says what the host itself does with a function.
+// unused returns the host's own use of a function as an error, or nil.
 func (h *Host) unused(f *Function) error {
 	if h.attr(h.dev(f.Address, "boot_vga")) == "1" {
 		return fmt.Errorf("device %s is this host's console", f.Address)
@@ -69,8 +69,8 @@ func (h *Host) unused(f *Function) error {
 	return nil
 }
 
-// quietInterface fails when the host talks over an interface: its default route goes there,
-// it has an address, or a bridge or bond has it.
+// quietInterface returns an error if the host uses an interface: its default route uses it, it has an address, or it
+// is part of a bridge or bond.
 func (h *Host) quietInterface(at, n string) error {
 	if h.defaultRoute(n) {
 		return fmt.Errorf("device %s is in use by this host: its default route goes over %s", at, n)
@@ -90,9 +90,9 @@ func (h *Host) quietInterface(at, n string) error {
 	return nil
 }
 
-// defaultRoute reports whether the default route of IPv4 or IPv6 goes over an interface
-// (/proc/net/route: Iface Destination Gateway Flags RefCnt Use Metric Mask; ipv6_route:
-// destination, prefix length, source, prefix length, next hop, metric, …, flags, interface).
+// defaultRoute reports whether the default route of IPv4 or IPv6 uses an interface (/proc/net/route: Iface
+// Destination Gateway Flags RefCnt Use Metric Mask; ipv6_route: destination, prefix length, source, prefix length,
+// next hop, metric, …, flags, interface).
 func (h *Host) defaultRoute(n string) bool {
 	b, _ := os.ReadFile(h.path("/proc/net/route"))
 	for _, line := range strings.Split(string(b), "\n") {

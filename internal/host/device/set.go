@@ -13,11 +13,11 @@ import (
 	"nearmetal/internal/host/change"
 )
 
-// attribute of a VF that is set through its PF.
+// attribute is an attribute of a VF that is set through its PF.
 type attribute struct {
 	link string // "ethernet", "infiniband", or "" for both
 	help string
-	// check returns the value as it is written, or what is wrong with it.
+	// check returns the value in its written form, or an error.
 	check func(string) (string, error)
 	// sysfs is the attribute's name below the PF's sriov/N/ (the mlx5 driver of MLNX_OFED).
 	sysfs string
@@ -35,7 +35,7 @@ var attributes = map[string]*attribute{
 	"policy":     {"infiniband", "link of the VF: as the card's, or always up or down, `follow|up|down`", checkWord("follow", "up", "down"), "policy"},
 }
 
-// Attributes returns the names of the attributes that Set takes, with what they are.
+// Attributes returns the names of the attributes that Set accepts, with their descriptions.
 func Attributes() (names []string, help map[string]string) {
 	help = map[string]string{}
 	for n, a := range attributes {
@@ -48,7 +48,7 @@ func Attributes() (names []string, help map[string]string) {
 	return names, help
 }
 
-// CheckAttribute says what is wrong with an attribute's value.
+// CheckAttribute returns an error for an invalid value of an attribute.
 func CheckAttribute(key, value string) error {
 	a := attributes[key]
 	if a == nil {
@@ -67,7 +67,7 @@ func checkMAC(s string) (string, error) {
 }
 
 func checkGUID(s string) (string, error) {
-	// 16 digits, or groups of 2 or 4 with colons, as ibstat and ip link show them
+	// 16 digits, or groups of 2 or 4 with colons, as printed by ibstat and ip link
 	digits := strings.TrimPrefix(strings.ReplaceAll(s, ":", ""), "0x")
 	n, err := strconv.ParseUint(digits, 16, 64)
 	if err != nil || len(digits) != 16 || n == 0 || strings.Trim(s, "0123456789abcdefABCDEFx:") != "" {
@@ -177,11 +177,11 @@ func (h *Host) sriovFile(pf string, index int, key string) string {
 	return p
 }
 
-// getVF reads an attribute of a VF; "" where the kernel does not tell.
+// getVF reads an attribute of a VF; "" if the kernel does not report it.
 func (h *Host) getVF(pf string, index int, key string) (string, error) {
 	if p := h.sriovFile(pf, index, key); p != "" {
 		v := strings.ToLower(h.attr(p))
-		// "up (follow)": some releases add how it came about
+		// "up (follow)": some releases append the cause
 		v, _, _ = strings.Cut(v, " ")
 		if unset(key, v) {
 			return v, nil
@@ -198,7 +198,7 @@ func (h *Host) getVF(pf string, index int, key string) (string, error) {
 	return h.Links.Get(n[0], index, key)
 }
 
-// unset recognises the value of a GUID that nobody has set.
+// unset recognises the value of a GUID that was never set.
 func unset(key, value string) bool {
 	return value == noGUID && (key == "node-guid" || key == "port-guid")
 }

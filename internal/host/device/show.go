@@ -5,14 +5,14 @@ import (
 	"sort"
 )
 
-// Details are all that is known of one function.
+// Details has all information on one function.
 type Details struct {
 	*Function
-	// Attributes of a VF that the kernel reports (Attributes).
+	// Attributes are those of a VF that the kernel reports (see the function Attributes).
 	Attributes map[string]string `json:"attributes,omitempty"`
-	// Eswitch is the mode of a PF's eswitch, "legacy" or "switchdev"; "" where its driver has none.
+	// Eswitch is the mode of a PF's eswitch, "legacy" or "switchdev"; "" if its driver has none.
 	Eswitch string `json:"eswitch,omitempty"`
-	// Firmware are the settings of a Mellanox card that bear on VMs, by mstconfig's names.
+	// FirmwareSettings are the settings of a Mellanox card that are relevant for VMs, by mstconfig's names.
 	FirmwareSettings map[string]string `json:"firmwareSettings,omitempty"`
 }
 
@@ -31,7 +31,7 @@ func (h *Host) Show(ctx context.Context, name string) (*Details, error) {
 		d.Eswitch, _ = h.Links.Eswitch(f.Address)
 	}
 	if f.Kind != VF && f.Vendor == Mellanox {
-		d.FirmwareSettings, _ = h.queryFirmware(ctx, f.Address) // shown where mstconfig can tell
+		d.FirmwareSettings, _ = h.queryFirmware(ctx, f.Address) // included if mstconfig can report them
 	}
 	return d, nil
 }

@@ -30,12 +30,12 @@ func (h *Host) path(parts ...string) string {
 	return filepath.Join(append([]string{h.root + "/"}, parts...)...)
 }
 
-// dev is a path below a function's directory.
+// dev returns a path below a function's directory.
 func (h *Host) dev(address string, parts ...string) string {
 	return h.path(append([]string{pciDevices, address}, parts...)...)
 }
 
-// there reports whether a function is.
+// there reports whether a function exists.
 func (h *Host) there(address string) bool {
 	_, err := os.Stat(h.dev(address))
 	return err == nil
@@ -59,7 +59,7 @@ func (h *Host) number(path string) (int, bool) {
 	return int(n), err == nil
 }
 
-// target returns the last part of a link's target, "" if it is none.
+// target returns the last component of a link's target, "" if the path is not a link.
 func (h *Host) target(path string) string {
 	p, err := os.Readlink(path)
 	if err != nil {
@@ -68,7 +68,7 @@ func (h *Host) target(path string) string {
 	return text.ASCII(filepath.Base(p))
 }
 
-// names returns what is in a directory, sorted.
+// names returns the names in a directory, sorted.
 func (h *Host) names(path string) ([]string, error) {
 	f, err := os.Open(h.path(strings.TrimPrefix(path, h.root)))
 	if err != nil {
@@ -83,12 +83,12 @@ func (h *Host) names(path string) ([]string, error) {
 	return names, err
 }
 
-// poll is how long to wait between two polls of what no event announces.
+// poll is the time between two polls of a state that no event announces.
 const poll = 5 * time.Millisecond
 
-// until waits for the kernel to do something, at most h.wait. f returns false as long as it is
-// not done, and an error when it never will be. It is asked once more after that time: the whole machine may
-// have stood still meanwhile.
+// until waits for an action of the kernel, at most h.wait. f returns false while it is not complete, and an error if
+// it never will be. It is called once more after that time, because the whole machine may have been suspended in the
+// meantime.
 func (h *Host) until(ctx context.Context, what string, f func() (bool, error)) error {
 	end := time.Now().Add(h.wait)
 	for {
@@ -108,7 +108,7 @@ func (h *Host) until(ctx context.Context, what string, f func() (bool, error)) e
 	}
 }
 
-// write writes an attribute in one write, as the kernel wants it.
+// write writes an attribute in one write, as the kernel requires.
 func (h *Host) write(path, value string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -121,7 +121,7 @@ func (h *Host) write(path, value string) error {
 	return err
 }
 
-// reason takes the path off a file's error.
+// reason removes the path from a file's error.
 func reason(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {

@@ -11,7 +11,7 @@ import (
 	"nearmetal/internal/journal"
 )
 
-// Usable says why this user cannot have a function for a VM now; "" if it can be had.
+// Usable returns the reason why this user cannot use a function for a VM now; "" if they can.
 func (h *Host) Usable(f *Function) string {
 	if f.Holder != "" {
 		return "is in use by " + f.Holder
@@ -31,7 +31,7 @@ func (h *Host) Usable(f *Function) string {
 	return ""
 }
 
-// Modalias is what the module of a function's driver is found by (modules.alias).
+// Modalias returns the string that identifies the module of a function's driver (modules.alias).
 func (h *Host) Modalias(at string) string { return h.attr(h.dev(at, "modalias")) }
 
 // kindBound is a function that a cluster bound for itself.
@@ -46,7 +46,7 @@ func init() {
 	}, undoBound, func(c journal.Change) string { return "device " + c.Args["address"] })
 }
 
-// Bound is the change of a cluster that binds a function for its VMs: undoing it takes nothing away but that.
+// Bound returns the change of a cluster that binds a function for its VMs: undoing it reverts only that.
 func Bound(at string) journal.Change {
 	return journal.Change{Kind: kindBound, Args: map[string]string{"address": at}}
 }
@@ -57,13 +57,13 @@ func undoBound(c journal.Change) (bool, error) {
 		return false, err
 	}
 	at := c.Args["address"]
-	// The kernel closes what a QEMU had open a moment after its end.
+	// The kernel closes a QEMU's files a moment after its end.
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && h.held(h.read(at)); {
 		time.Sleep(poll)
 	}
 	did, err := h.unbound(at, os.Getpid())
 	if errors.As(err, new(*ClaimedError)) {
-		return false, nil // the next cluster has it already, bound as it is
+		return false, nil // the next cluster already has it, still bound
 	}
 	return len(did) > 0, err
 }

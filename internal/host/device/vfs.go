@@ -14,9 +14,9 @@ import (
 	"nearmetal/internal/journal"
 )
 
-// EnableVFs makes n virtual functions of a PF, which no driver of the host takes, with addresses
-// or GUIDs that are stable and unique for this host and VF. It waits until each is there with
-// its IOMMU group. When it fails or ctx ends, all is as it was.
+// EnableVFs makes n virtual functions of a PF, to which no driver of the host is bound, with addresses or GUIDs that
+// are stable and unique for this host and VF. It waits until each exists with its IOMMU group. If it fails or ctx
+// ends, everything is restored.
 func (h *Host) EnableVFs(ctx context.Context, at string, n int) (err error) {
 	if _, err := change.Recover(h.State()); err != nil {
 		return err
@@ -66,11 +66,11 @@ func (h *Host) makeVFs(ctx context.Context, t *change.Transaction, f *Function, 
 			return fmt.Errorf("device %s: VF %d: %w", f.Address, i, err)
 		}
 	}
-	// What VFs are called goes with them: nothing to undo but the VFs.
+	// The VFs' attributes end with them, so only the VFs need an undo.
 	return h.nameVFs(f, n)
 }
 
-// awaitVF waits until a VF is there with its group.
+// awaitVF waits until a VF exists with its group.
 func (h *Host) awaitVF(ctx context.Context, pf string, i int) error {
 	grouped := h.read(pf).Group >= 0
 	return h.until(ctx, "the VF", func() (bool, error) {
@@ -85,7 +85,7 @@ func (h *Host) awaitVF(ctx context.Context, pf string, i int) error {
 	})
 }
 
-// whyNoVFs adds what to do to the kernel's refusals.
+// whyNoVFs adds the remedy to the kernel's errors.
 func (h *Host) whyNoVFs(f *Function, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), !h.there(f.Address):
@@ -98,7 +98,7 @@ func (h *Host) whyNoVFs(f *Function, err error) error {
 	return err
 }
 
-// noSRIOV says what may be missing.
+// noSRIOV returns what may be missing.
 func (h *Host) noSRIOV(f *Function) string {
 	if f.Vendor == Mellanox {
 		return fmt.Sprintf("turn it on in the card's firmware: nearmetal device set %s --firmware-vfs 8, then a cold boot", f.Address)
@@ -113,8 +113,8 @@ func moreVFs(f *Function, n int) string {
 	return fmt.Sprintf("; its firmware can be set to more: nearmetal device set %s --firmware-vfs %d, then a cold boot", f.Address, n)
 }
 
-// DisableVFs takes a PF's VFs away, after undoing what was changed of them. It returns what it
-// undid. Nothing happens if one of them is in use.
+// DisableVFs removes a PF's VFs, after undoing the changes made to them. It returns the changes that it undid. It
+// does nothing if one of them is in use.
 func (h *Host) DisableVFs(ctx context.Context, at string) (did []journal.Change, err error) {
 	f := h.read(at)
 	if f.Kind != PF {

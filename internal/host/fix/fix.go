@@ -1,5 +1,5 @@
-// Package fix makes the changes that package check says would help a host, in one transaction
-// of package change, and has them set at each boot where that is asked for.
+// Package fix makes the changes that package check recommends for a host, in one transaction of package change, and
+// has them set at each boot if requested.
 package fix
 
 import (
@@ -19,7 +19,7 @@ const (
 	persistName = "persist"
 )
 
-// Options say where the package works; the zero value is this host.
+// Options state where the package works; the zero value is this host.
 type Options struct {
 	Dir  string // of journals; "": change.Dir
 	Root string // a captured tree, for tests
@@ -32,15 +32,15 @@ func (o Options) dir() string {
 	return o.Dir
 }
 
-// Failure is a write that did not take, and the check it was for.
+// Failure is a write that failed, and its check.
 type Failure struct {
 	ID  string // of the row
 	Err error
 }
 
-// Apply makes the writes of fixes. What does not take is a Failure and the rest goes on: each
-// value helps by itself. When ctx ends, or nothing took, all is put back. done is the number of
-// writes that took.
+// Apply makes the writes of fixes. A write that fails is a Failure and the others continue, because each value is
+// useful independently. If ctx ends, or all writes failed, everything is restored. done is the number of successful
+// writes.
 func Apply(ctx context.Context, o Options, fixes []check.Fix) (done int, failed []Failure, err error) {
 	t, err := change.Begin(o.dir(), fixName)
 	if err != nil {
@@ -95,7 +95,7 @@ func split(err error) []error {
 	return []error{err}
 }
 
-// Undo puts back all that Apply and Persist changed, and returns what it put back.
+// Undo reverts all changes of Apply and Persist, and returns them.
 func Undo(o Options) ([]journal.Change, error) {
 	return change.Undo(o.dir(), func(name string) bool { return name == fixName || name == persistName })
 }
@@ -103,11 +103,11 @@ func Undo(o Options) ([]journal.Change, error) {
 // Setting is a value that Apply set and that is in force.
 type Setting struct {
 	Path   string
-	Value  string // now
-	Before string // what stood there before the first fix
+	Value  string // current value
+	Before string // value before the first fix
 }
 
-// settings returns what Apply set, in the order in which it was first set.
+// settings returns Apply's settings, in the order in which they were first set.
 func settings(o Options) ([]Setting, error) {
 	infos, err := change.List(o.dir())
 	if err != nil {
@@ -127,7 +127,7 @@ func settings(o Options) ([]Setting, error) {
 			seen[path] = true
 			now, err := journal.ReadValue(o.Root + path)
 			if err != nil || now == c.Args["before"] {
-				continue // gone, or set back by somebody else
+				continue // gone, or reverted by another program
 			}
 			list = append(list, Setting{path, now, c.Args["before"]})
 		}
@@ -135,8 +135,7 @@ func settings(o Options) ([]Setting, error) {
 	return list, nil
 }
 
-// Describe returns a fix's writes for people, equal ones of many CPUs in one line:
-// "PATH: BEFORE -> AFTER".
+// Describe formats a fix's writes for people, equal ones of many CPUs in one line: "PATH: BEFORE -> AFTER".
 func Describe(f check.Fix) []string {
 	type line struct {
 		path, text string
@@ -178,7 +177,7 @@ func Describe(f check.Fix) []string {
 	return out
 }
 
-// general puts an asterisk for the number of a CPU in a path.
+// general replaces the number of a CPU in a path by an asterisk.
 func general(path string) string {
 	const cpu = "/sys/devices/system/cpu/cpu"
 	rest, ok := strings.CutPrefix(path, cpu)

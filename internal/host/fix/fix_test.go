@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// The environment of the process that the kill tests end.
+// Environment variables of the process that the kill tests end.
 const (
 	envDir  = "NEARMETAL_TEST_FIX_DIR"
 	envRoot = "NEARMETAL_TEST_FIX_ROOT"
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// fixTree does what check --fix --persist does.
+// fixTree acts as check --fix --persist.
 func fixTree(o Options) error {
 	ctx := context.Background()
 	co := check.Options{Root: o.Root, Profile: check.VMHost, HugePageBytes: 64 << 20}
@@ -87,8 +87,8 @@ func untuned(t *testing.T) string {
 	return dir
 }
 
-// snapshot returns every name below a directory with its content; attributes that show all
-// choices by the one that is chosen.
+// snapshot returns every name below a directory with its content; attributes that list all choices are represented by
+// the selected one.
 func snapshot(t *testing.T, root string) string {
 	t.Helper()
 	var b strings.Builder
@@ -127,7 +127,7 @@ func victim(t *testing.T, what string, o Options, step int) (killed bool) {
 	return true
 }
 
-// Killed at any step, a fix that is to last is put back by the next start and by --undo.
+// TestKilled: if killed at any step, a persistent fix is reverted by the next start and by --undo.
 func TestKilled(t *testing.T) {
 	root := untuned(t)
 	before := snapshot(t, root)
@@ -157,8 +157,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// After a fix the checks that it fixed are ok, and the files that set the values at boot say
-// what is in force.
+// TestFix: after a fix the fixed checks are ok, and the files that set the values at boot contain the values in
+// force.
 func TestFix(t *testing.T) {
 	root := untuned(t)
 	o := Options{Dir: filepath.Join(t.TempDir(), "journals"), Root: root}
@@ -170,7 +170,7 @@ func TestFix(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, row := range r.Rows {
-		if row.Fixable && row.ID != "memory.hugepages" { // a tree has no kernel to make the pages free
+		if row.Fixable && row.ID != "memory.hugepages" { // a tree has no kernel that frees the pages
 			t.Errorf("%s is %s after the fix: %s", row.ID, row.Status, row.Found)
 		}
 	}
@@ -193,7 +193,7 @@ func TestFix(t *testing.T) {
 	if want, err := os.ReadFile(file); err != nil || b.String() != string(want) {
 		t.Errorf("%v\n%s", err, b.String())
 	}
-	// Again: nothing new is made, and another's file is left alone.
+	// A second run makes nothing new, and leaves another program's file unchanged.
 	if err := fixTree(o); err != nil {
 		t.Errorf("a second time: %v", err)
 	}
@@ -212,7 +212,7 @@ func TestFix(t *testing.T) {
 	}
 }
 
-// What would break out of a file's line is not written to any.
+// TestHostileSettings: a value that would break out of a file's line is not written to any.
 func TestHostileSettings(t *testing.T) {
 	files := Files([]Setting{
 		{Path: "/sys/x", Value: "1\nw /etc/passwd - - - - x"}, {Path: "/proc/sys/a b", Value: "1"},
@@ -225,8 +225,8 @@ func TestHostileSettings(t *testing.T) {
 	}
 }
 
-// realValues are attributes of this host's own kernel that may be changed for a moment
-// without harm, each with a value that it does not have.
+// realValues are attributes of this host's own kernel that may be changed briefly without harm, each with a value
+// that it does not have.
 func realValues() []check.Write {
 	var list []check.Write
 	for _, c := range []struct{ path, a, b string }{
@@ -235,7 +235,7 @@ func realValues() []check.Write {
 		{"/sys/kernel/mm/ksm/run", "2", "0"},
 		{"/proc/sys/vm/stat_interval", "11", "12"},
 		{"/proc/sys/vm/compaction_proactiveness", "0", "20"},
-		// Not nr_hugepages: programs that UCX is in take free huge pages, and those stay until they end.
+		// nr_hugepages is not used: programs with UCX use free huge pages, which then stay until they end.
 		{"/sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages", "3", "5"},
 		{"/proc/sys/vm/zone_reclaim_mode", "0", "1"},
 	} {
@@ -259,7 +259,7 @@ func fixReal(o Options) (int, error) {
 	return done, err
 }
 
-// The same on this host's own kernel: killed at each step, every value is as it was.
+// TestRealKernel does the same on this host's own kernel: killed at each step, every value is restored.
 func TestRealKernel(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") == "true" {
@@ -316,7 +316,7 @@ func TestRealKernel(t *testing.T) {
 	same(0)
 }
 
-// A limit is shown as it is and as it becomes, as a value of a file is.
+// TestDescribe: a limit is printed with its old and new value, as a file's value is.
 func TestDescribe(t *testing.T) {
 	got := Describe(check.Fix{Writes: []check.Write{{PID: 77, Name: "slurmd", Before: "64 MiB"}, {File: "/proc/sys/vm/swappiness", Value: "10", Before: "60"}}})
 	if want := []string{"locked memory of slurmd (process 77): 64 MiB -> unlimited", "/proc/sys/vm/swappiness: 60 -> 10"}; !slices.Equal(got, want) {

@@ -18,7 +18,7 @@ import (
 type File struct {
 	Path    string
 	Content string
-	Link    string // a symbolic link to this, instead of a file
+	Link    string // target of a symbolic link, which is made instead of a file
 }
 
 const header = "# Written by nearmetal check --fix --persist; nearmetal check --undo removes it.\n"
@@ -33,18 +33,17 @@ const (
 	limitsFile   = "/etc/security/limits.d/90-nearmetal.conf"
 )
 
-// plainValue is what may stand in a file or a unit's command line without quotes.
+// plainValue matches values that need no quotes in a file or a unit's command line.
 var (
 	plainPath  = lazyregexp.New(`^/[A-Za-z0-9_.:@/+-]+$`)
 	plainValue = lazyregexp.New(`^[A-Za-z0-9_.:,+-]{1,200}$`)
 	moduleFile = lazyregexp.New(`^/sys/module/([a-z0-9_]+)/parameters/([a-z0-9_]+)$`)
 )
 
-// Files returns the files that set settings at each boot: sysctls in sysctl.d, parameters of
-// modules in modprobe.d, what belongs to a device that appears late (VFs, MTU) in a systemd
-// unit, all else of /sys in tmpfiles.d; and a tuned profile that does not contradict them.
-// memlock says that users are to lock as much memory as they like, daemons are those whose
-// children inherit their limit.
+// Files returns the files that set settings at each boot: sysctls in sysctl.d, parameters of modules in modprobe.d,
+// attributes of devices that appear late (VFs, MTU) in a systemd unit, all others in /sys in tmpfiles.d; and a tuned
+// profile that does not contradict them. memlock removes the users' limit on locked memory, and daemons are those
+// whose children inherit their limit.
 func Files(list []Setting, memlock bool, daemons []string) []File {
 	var sysctl, tmpfiles, unit, tuned []string
 	modules := map[string][]string{}
@@ -102,8 +101,8 @@ func Files(list []Setting, memlock bool, daemons []string) []File {
 	return files
 }
 
-// tunedProfile returns the profile nearmetal, which stands on latency-performance and does not
-// set back what the other files set.
+// tunedProfile returns the profile nearmetal, which is based on latency-performance and does not revert the values
+// set by the other files.
 func tunedProfile(list []Setting, sysctl []string) File {
 	var b strings.Builder
 	b.WriteString(header)
@@ -128,9 +127,8 @@ func tunedProfile(list []Setting, sysctl []string) File {
 	return File{Path: tunedFile, Content: b.String()}
 }
 
-// Persist has all that Apply set, now and before, set at each boot, and the parameters that
-// modules take when they are loaded next. It returns the files that it wrote. fixes are those
-// that Apply made or was offered.
+// Persist makes all values that Apply set, now and before, and the parameters that modules read when they are loaded
+// next, persist across boots. It returns the files that it wrote. fixes are those that Apply made or was offered.
 func Persist(o Options, fixes []check.Fix) ([]File, error) {
 	list, err := settings(o)
 	if err != nil {
@@ -184,8 +182,8 @@ func persist(t *change.Transaction, o Options, list []Setting, files []File) err
 		case errors.Is(err, fs.ErrNotExist):
 			err = t.Make(path, f.Content, 0o644)
 		case err == nil && strings.HasPrefix(string(old), header):
-			// Of an earlier --persist. A module that was loaded anew since warns no more, and
-			// still needs its line.
+			// Parameters of an earlier --persist. A module that was loaded since no longer warns, but still needs its
+			// line.
 			if f.Path == modprobeFile {
 				f.Content = mergeOptions(string(old), f.Content)
 			}
@@ -200,7 +198,7 @@ func persist(t *change.Transaction, o Options, list []Setting, files []File) err
 	return nil
 }
 
-// mergeOptions adds to next the lines of old for modules of which next has none.
+// mergeOptions adds to next the lines of old for modules that next does not have.
 func mergeOptions(old, next string) string {
 	for _, line := range strings.Split(old, "\n") {
 		w := strings.Fields(line)

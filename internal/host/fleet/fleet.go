@@ -1,4 +1,4 @@
-// Package fleet checks many hosts and reports where they differ: the odd one out first.
+// Package fleet checks many hosts and reports their differences, beginning with the host that differs most.
 package fleet
 
 import (
@@ -16,25 +16,25 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// Bounds of what is read: hosts in a list, bytes of a list and of a report.
+// Bounds of the input: hosts in a list, bytes of a list and of a report.
 const (
 	mostHosts = 100000
 	listMax   = 16 << 20
 	reportMax = 4 << 20
 )
 
-// Target is where a host's report comes from.
+// Target is the source of a host's report.
 type Target struct {
 	Host string // name to reach it by; "" for a file
 	File string // a collected report
 }
 
-// hostName is what may be handed to ssh and pdsh: no option, no list, no shell word.
+// hostName matches names that may be passed to ssh and pdsh: not an option, a list, or a shell word.
 var hostName = lazyregexp.New(`^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63}@)?[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$`)
 
-// ReadList reads the targets of a fleet: of a directory its files *.json; of a file the hosts,
-// one a line, or reports (lines that end in .json, below the file's folder if not absolute).
-// Blank lines and what follows # count for nothing.
+// ReadList reads the targets of a fleet: the files *.json of a directory; or the lines of a file, each a host or a
+// report (a name that ends in .json, relative to the file's directory unless absolute). Blank lines and comments
+// after # are ignored.
 func ReadList(path string) ([]Target, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -66,7 +66,7 @@ func ReadList(path string) ([]Target, error) {
 	return list, nil
 }
 
-// escape makes a folder's name a pattern that matches it alone.
+// escape converts a directory's name into a pattern that matches only it.
 func escape(path string) string {
 	return regexp.MustCompile(`[\\*?\[]`).ReplaceAllString(path, `\$0`)
 }
@@ -106,7 +106,7 @@ func parseList(r io.Reader, dir string) ([]Target, error) {
 	return list, nil
 }
 
-// Host is a host of the fleet, with its report or why there is none.
+// Host is a host of the fleet, with its report or the reason why it has none.
 type Host struct {
 	Name   string        `json:"name"`
 	Error  string        `json:"error,omitempty"`
@@ -127,7 +127,7 @@ type Difference struct {
 	Values []Value `json:"values"`
 }
 
-// Odd is a host that answers unlike most.
+// Odd is a host whose answers differ from most hosts'.
 type Odd struct {
 	Host string   `json:"host"`
 	IDs  []string `json:"ids"` // the checks, in their order
@@ -136,7 +136,7 @@ type Odd struct {
 // Comparison is a fleet compared with itself.
 type Comparison struct {
 	Hosts       []Host       `json:"hosts"`
-	Odd         []Odd        `json:"odd"` // the one with the most first
+	Odd         []Odd        `json:"odd"` // the one with the most differences first
 	Differences []Difference `json:"differences"`
 }
 

@@ -26,7 +26,7 @@ func report(host string, rows ...string) *check.Report {
 	return r
 }
 
-// Of hosts that differ, the one that differs most from the others comes first.
+// TestCompare: of hosts that differ, the one that differs most from the others comes first.
 func TestCompare(t *testing.T) {
 	good := []string{"power.governor ok performance", "memory.ksm ok 0", "rdma.guid ok 1:1"}
 	c := Compare([]Host{
@@ -47,7 +47,7 @@ func TestCompare(t *testing.T) {
 	if !c.Failed() {
 		t.Error("not failed")
 	}
-	// Of two the worse is the odd one; GUIDs always differ and say nothing.
+	// Of two hosts the worse is the odd one; GUIDs always differ and are not compared.
 	c = Compare([]Host{{Name: "a", Report: report("a", "memory.ksm warn 1", "rdma.guid ok 1:1")}, {Name: "b", Report: report("b", "memory.ksm ok 0", "rdma.guid ok 2:2")}})
 	if len(c.Odd) != 1 || c.Odd[0].Host != "a" || len(c.Differences) != 1 {
 		t.Errorf("%+v", c)
@@ -85,8 +85,8 @@ func TestReadList(t *testing.T) {
 	}
 }
 
-// Reports come over ssh, over pdsh and from files; who fails is reported with the reason. ssh and
-// pdsh are scripts here that answer as those programs do.
+// TestGather: reports are collected over ssh, over pdsh and from files; a failing host is reported with the reason.
+// ssh and pdsh are scripts here that answer as those programs do.
 func TestGather(t *testing.T) {
 	dir := t.TempDir()
 	b, err := json.Marshal(report("x", "memory.ksm ok 0"))

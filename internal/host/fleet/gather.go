@@ -20,21 +20,20 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Options say how hosts are asked.
+// Options state how hosts are queried.
 type Options struct {
 	Via     string // ssh or pdsh
 	Profile check.Profile
 	Only    []string
-	Timeout time.Duration // for one host; 0: a minute
-	// Done is called as each host has answered, with how many have; it may be nil.
+	Timeout time.Duration // per host; 0: a minute
+	// Done is called after each host's answer, with the number of answers; it may be nil.
 	Done func(n int)
 }
 
-// atOnce is how many hosts are asked over ssh at the same time.
+// atOnce is how many hosts are queried over ssh at the same time.
 const atOnce = 32
 
-// Gather gets the reports of all targets, in their order. A host that does not answer is reported
-// in its Error.
+// Gather collects the reports of all targets, in their order. A host that does not answer is reported in its Error.
 func Gather(ctx context.Context, list []Target, o Options) []Host {
 	if o.Timeout == 0 {
 		o.Timeout = time.Minute
@@ -98,7 +97,7 @@ func readReport(path string) (*check.Report, error) {
 	return parseReport(b)
 }
 
-// parseReport reads what check --json printed.
+// parseReport parses the output of check --json.
 func parseReport(b []byte) (*check.Report, error) {
 	if len(b) > reportMax {
 		return nil, fmt.Errorf("a report of more than %d bytes", reportMax)
@@ -110,7 +109,7 @@ func parseReport(b []byte) (*check.Report, error) {
 	return &r, r.Sane()
 }
 
-// remoteCommand is what is run on each host, in words that need no quotes.
+// remoteCommand returns the command for each host, in words that need no quotes.
 func remoteCommand(o Options) []string {
 	c := []string{"nearmetal", "check", "--json"}
 	if o.Profile != "" {
@@ -135,7 +134,7 @@ func askSSH(ctx context.Context, host string, o Options) (*check.Report, error) 
 	return answer(ctx, out.Bytes(), errs.String(), err)
 }
 
-// answer reads what a host said. Status 1 with a report is a host with failed checks.
+// answer parses a host's output. Status 1 with a report means failed checks.
 func answer(ctx context.Context, out []byte, errs string, err error) (*check.Report, error) {
 	r, bad := parseReport(out)
 	if bad == nil {
@@ -152,7 +151,7 @@ func answer(ctx context.Context, out []byte, errs string, err error) (*check.Rep
 	return nil, bad
 }
 
-// askPdsh asks all hosts with one pdsh, whose lines begin with "HOST: ".
+// askPdsh queries all hosts with one pdsh, whose lines begin with "HOST: ".
 func askPdsh(ctx context.Context, hosts []Host, which []int, o Options) {
 	if len(which) == 0 {
 		return
@@ -186,7 +185,7 @@ func askPdsh(ctx context.Context, hosts []Host, which []int, o Options) {
 	}
 }
 
-// byHost sorts lines "HOST: TEXT" by their hosts; others are dropped.
+// byHost sorts lines "HOST: TEXT" by their hosts; other lines are dropped.
 func byHost(b []byte, known map[string]int) map[string][]byte {
 	m := map[string][]byte{}
 	for _, line := range bytes.SplitAfter(b, []byte("\n")) {

@@ -9,14 +9,14 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Shell runs commands on a host by ssh, whose own configuration says how to log in.
+// Shell runs commands on a host by ssh, whose own configuration has the login.
 type Shell struct{ Host string }
 
-// shellBound bounds a command: packages take minutes to install.
+// shellBound bounds a command: the installation of packages lasts minutes.
 const shellBound = 10 * time.Minute
 
-// Command runs a program with its arguments, and returns its standard output. The error is one line: ssh's own words where the host was not
-// reached, else the program's last.
+// Command runs a program with its arguments, and returns its standard output. The error is one line: ssh's own
+// message if ssh did not reach the host, else the program's last line.
 func (s Shell) Command(ctx context.Context, name string, args ...string) ([]byte, error) {
 	return s.Run(ctx, text.Shell(append([]string{name}, args...)...))
 }

@@ -14,9 +14,9 @@ import (
 	"nearmetal/internal/words"
 )
 
-// Keep keeps pages for a job, whose folder is there, on the host below root ("" for this one). What
-// the job has already, and what those have whose folders are gone, is given back first. When it
-// fails all is as it was: the error says which node is short, and by how much.
+// Keep reserves pages for a job, whose directory exists, on the host below root ("" for this one). It first returns
+// the job's existing pages, and those of jobs whose directories no longer exist. If it fails everything is restored;
+// the error names the node that is short, and by how much.
 func Keep(root string, job Job, needs []Need) error {
 	if !jobName().MatchString(job.Name) || !filepath.IsAbs(job.State) {
 		return fmt.Errorf("%.70q in %.200q cannot name a job", job.Name, job.State)
@@ -47,7 +47,7 @@ func Keep(root string, job Job, needs []Need) error {
 	return t.Commit()
 }
 
-// keep makes what is missing of the needs beside what the transactions of list have.
+// keep makes the pages that the needs lack in addition to those of the transactions in list.
 func keep(t *change.Transaction, root string, job Job, needs []Need, list []change.Info) error {
 	var pools []pool
 	var changes []journal.Change
@@ -64,7 +64,7 @@ func keep(t *change.Transaction, root string, job Job, needs []Need, list []chan
 		pages, made := p.promised(list)
 		own := max(before-made-(pages-made), 0) // the administrator's, less those that jobs have
 		if unknown(list) {
-			own = 0 // and what another has is not known
+			own = 0 // it is not known which pages another job has
 		}
 		take := min(n.Pages, own, max(free-pages, 0))
 		pools = append(pools, p)
@@ -97,7 +97,7 @@ func keep(t *change.Transaction, root string, job Job, needs []Need, list []chan
 	return nil
 }
 
-// unknown says whether a job has pages of which no journal says how many: its own cannot be read.
+// unknown reports whether a job's pages are not known because its journal cannot be read.
 func unknown(list []change.Info) bool {
 	for _, i := range list {
 		if i.Bad != nil && strings.HasPrefix(i.Name, keptFor) {
@@ -107,11 +107,11 @@ func unknown(list []change.Info) bool {
 	return false
 }
 
-// Return frees what was kept for a job, and what the jobs have whose folders are gone: a host's
-// that was booted, a test's that was killed. It ends what a killed Keep or Return left half done,
-// may be called twice, with Job{} for none, and returns what it undid.
+// Return frees the pages of a job, and those of jobs whose directories no longer exist: after a reboot, or of a
+// killed test. It finishes a Keep or Return that was killed, may be called twice, with Job{} for no job, and returns
+// the changes that it undid.
 func Return(root string, job Job) ([]journal.Change, error) {
-	// Where no job ever had pages there is nothing to lock.
+	// If no job ever had pages no lock is needed.
 	if list, err := change.List(dirOf(root)); err != nil || len(list) == 0 {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func giveBack(root string, job Job) ([]journal.Change, error) {
 			kept = kept || c.Kind == kind
 		}
 		if strings.HasPrefix(i.Name, keptFor) && i.Bad == nil && !kept {
-			over[i.Name] = true // settled, by one that was killed then
+			over[i.Name] = true // settled by a process that was then killed
 		}
 		for _, c := range i.Changes {
 			if c.Kind != kind {
@@ -152,8 +152,8 @@ func giveBack(root string, job Job) ([]journal.Change, error) {
 	return change.UndoSettled(dirOf(root), func(name string) bool { return over[name] }, settle)
 }
 
-// settle says what the pools of a committed transaction are to become: what they are now, less what was
-// made for the job. It takes the place of the job's changes in the journal at once, before any is written.
+// settle determines the new counts of a committed transaction's pools: the current ones, less the pages made for the
+// job. They replace the job's changes in the journal at once, before any is written.
 func settle(j *journal.Journal) error {
 	var become []journal.Change
 	kept := false
@@ -173,9 +173,9 @@ func settle(j *journal.Journal) error {
 		become = append(become, p.back(now, max(now-number(c, "made"), 0)))
 	}
 	if !kept {
-		return nil // it was said before a kill
+		return nil // recorded before a kill
 	}
-	// A batch that was cut short by a power cut left its beginning: that is said anew.
+	// A batch that a power cut interrupted left its beginning, which is written again.
 	return j.Settle(func(c journal.Change) bool { return c.Kind == kind || c.Kind == kindBack }, become)
 }
 

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// state is where the jobs' folders are: one that both the test and the program that is killed have.
+// state is the directory of the jobs' directories: one that exists for both the test and the killed program.
 const state = "/proc/self"
 
 var one, two = Job{"fd", state}, Job{"task", state}
@@ -50,7 +50,7 @@ func operate(op, root string) error {
 	return err
 }
 
-// host is a tree with two nodes that have pages, of which some are free.
+// host returns a tree with two nodes with pages, some of them free.
 func host(t *testing.T, pages, free int) string {
 	t.Helper()
 	root := t.TempDir()
@@ -104,7 +104,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// back returns what a job has.
+// back returns a job's pages.
 func back(t *testing.T, root string, job Job) {
 	t.Helper()
 	if _, err := Return(root, job); err != nil {
@@ -112,14 +112,15 @@ func back(t *testing.T, root string, job Job) {
 	}
 }
 
-// Jobs come and go in any order, and the administrator changes his own meanwhile: what stays are his.
+// TestJobs: jobs come and go in any order, and the administrator changes the pages in the meantime: the
+// administrator's remain.
 func TestJobs(t *testing.T) {
 	root := host(t, 10, 4)
 	must(t, Keep(root, one, []Need{{0, 2 << 20, 6}})) // 4 of the administrator's free ones, 2 made
 	is(t, root, "12 10")
-	must(t, Keep(root, two, []Need{{0, 2 << 20, 3}})) // all that is free is the first job's
+	must(t, Keep(root, two, []Need{{0, 2 << 20, 3}})) // all free pages are the first job's
 	is(t, root, "15 10")
-	must(t, Keep(root, two, []Need{{0, 2 << 20, 4}})) // twice: the latter holds
+	must(t, Keep(root, two, []Need{{0, 2 << 20, 4}})) // twice: the latter counts
 	is(t, root, "16 10")
 	back(t, root, one)
 	is(t, root, "14 10")
@@ -133,14 +134,14 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// After a boot, or a test that was killed: what jobs have whose folders are gone.
+// TestSweep: after a reboot or a killed test, the pages of jobs whose directories no longer exist are returned.
 func TestSweep(t *testing.T) {
 	root, state := host(t, 0, 0), t.TempDir()
 	must(t, os.Mkdir(filepath.Join(state, "2.n1"), 0o700))
 	for _, j := range []Job{{"1.n1", state}, {"2.n1", state}} {
 		must(t, Keep(root, j, []Need{{0, 2 << 20, 1}}))
 	}
-	is(t, root, "1 0") // the second's Keep found no folder of the first's
+	is(t, root, "1 0") // the second's Keep found no directory of the first's
 	must(t, Keep(root, one, []Need{{0, 2 << 20, 1}}))
 	is(t, root, "2 0")
 	must(t, os.Remove(filepath.Join(state, "2.n1")))
@@ -150,7 +151,7 @@ func TestSweep(t *testing.T) {
 	is(t, root, "0 0")
 }
 
-// What the kernel cannot make is given back at once.
+// TestShort: pages are returned at once if the kernel cannot make all of them.
 func TestShort(t *testing.T) {
 	root := host(t, 3, 0)
 	change.OnStep(func() { // the kernel makes four of seven on node 1
@@ -174,7 +175,7 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// A kill at each step of keeping and of giving back: done again, or with the next job, the counts are right.
+// TestKill: after a kill at each step of Keep and Return, a repetition or the next job corrects the counts.
 func TestKill(t *testing.T) {
 	for _, op := range []string{"keep", "return"} {
 		for n := 1; ; n++ {
@@ -207,7 +208,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// After a reboot there is nothing to give back.
+// TestBoot: after a reboot no pages need to be returned.
 func TestBoot(t *testing.T) {
 	c := pool{"", "/sys/devices/system/node/node0/hugepages/hugepages-2048kB"}.change(one, 3, 2, 2)
 	if err := valid(c); err != nil {
@@ -226,7 +227,7 @@ func TestBoot(t *testing.T) {
 	}
 }
 
-// A disk that fails at any operation of keeping and of giving back: afterwards the counts are right.
+// TestDiskFails: after a disk error at any operation of Keep and Return the counts are right.
 func TestDiskFails(t *testing.T) {
 	for _, op := range []string{"keep", "return"} {
 		for n := 1; ; n++ {
@@ -251,8 +252,8 @@ func TestDiskFails(t *testing.T) {
 	}
 }
 
-// A Return that is killed at any step is ended by whatever comes next, another job's too, and what the
-// administrator or another job makes of the pages meanwhile stays.
+// TestKillThenOthers: a Return that is killed at any step is finished by the next operation, also another job's, and
+// later changes of the pages by the administrator or another job stay.
 func TestKillThenOthers(t *testing.T) {
 	for n := 1; ; n++ {
 		root := host(t, 10, 2)
@@ -266,7 +267,7 @@ func TestKillThenOthers(t *testing.T) {
 			t.Fatalf("%s", out)
 		}
 		at := counts(t, root)
-		// The job's folder is there, and nobody returns its pages a second time.
+		// The job's directory exists, and nobody returns its pages a second time.
 		must(t, Keep(root, one, []Need{{1, 2 << 20, 4}}))
 		if got := counts(t, root); got != "13 19" && got != "10 12" {
 			t.Errorf("killed at step %d, with %s, and another job: %s", n, at, got)
@@ -279,7 +280,7 @@ func TestKillThenOthers(t *testing.T) {
 	}
 }
 
-// A count that the administrator sets between a kill and the next command is left alone.
+// TestStaleCounts: a count that the administrator sets between a kill and the next command is not changed.
 func TestStaleCounts(t *testing.T) {
 	for n := 1; ; n++ {
 		root := host(t, 10, 2)
@@ -297,10 +298,11 @@ func TestStaleCounts(t *testing.T) {
 	}
 }
 
-// A job's journal that cannot be read keeps no other from its pages, and hands out none that may be the job's.
+// TestBadJournal: a job's unreadable journal does not keep others from their pages, and no pages are assigned that
+// may be that job's.
 func TestBadJournal(t *testing.T) {
 	root := host(t, 10, 6)
-	must(t, Keep(root, one, []Need{{0, 2 << 20, 6}})) // all that is free
+	must(t, Keep(root, one, []Need{{0, 2 << 20, 6}})) // all free pages
 	is(t, root, "10 10")
 	files, _ := filepath.Glob(dirOf(root) + "/*.done")
 	if len(files) != 1 {

@@ -1,8 +1,8 @@
-// Package hugepage keeps huge pages of a host's NUMA nodes for the jobs of a batch system: made
-// before a job, given back after it. It takes what is free of the administrator's own first
-// and makes the rest (Linux, Documentation/admin-guide/mm/hugetlbpage.rst, nr_hugepages of each
-// node); what it frees is exactly what it made, so that the administrator's stay,
-// whatever he makes of them meanwhile. Each job is a transaction of package change.
+// Package hugepage reserves huge pages of a host's NUMA nodes for the jobs of a batch system: made before a job,
+// returned after it. It first uses the administrator's own free pages and makes the rest (Linux,
+// Documentation/admin-guide/mm/hugetlbpage.rst, nr_hugepages of each node). It frees exactly the pages that it made,
+// so that the administrator's stay, even if the administrator changes their number in the meantime. Each job is a
+// transaction of package change.
 package hugepage
 
 import (
@@ -20,40 +20,40 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// Need is huge pages of one size on one NUMA node.
+// Need is a number of huge pages of one size on one NUMA node.
 type Need struct {
-	Node      int    // the kernel's number of it
+	Node      int    // the kernel's node number
 	PageBytes uint64 // 2 MiB, 1 GiB
 	Pages     int
 }
 
-// Job is who pages are kept for.
+// Job is a job for which pages are reserved.
 type Job struct {
 	Name string // letters, digits, '.', '_' and '-'
-	// State is the folder in which the batch system's plugin has one of the job's name for as long as the
-	// job is there. Two batch systems on a host give the same names to their jobs.
+	// State is the directory in which the batch system's plugin keeps a directory with the job's name while the job
+	// exists. Two batch systems on a host may use the same job names.
 	State string
 }
 
-// keptFor is the name of a job's transaction, without the job.
+// keptFor is the prefix of the name of a job's transaction.
 const keptFor = "pages-"
 
 var jobName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,69}$`)
 
-// transaction is the name of the job's transaction.
+// transaction returns the name of the job's transaction.
 func (j Job) transaction() string {
 	h := fnv.New32a()
 	h.Write([]byte(filepath.Clean(j.State)))
 	return fmt.Sprintf("%s%s:%08x", keptFor, j.Name, h.Sum32())
 }
 
-// kind of a change: the count of a pool was before (pages) and became before + made; pages of it
-// are the job's. While its transaction is open undoing it writes before. Once it is committed
-// others change the pool too: Return says then what the count is to be.
+// kind is a change of a pool's count from before (pages) to before + made; pages of it are the job's. While its
+// transaction is open its undo writes before. Once it is committed others may change the pool; Return then determines
+// the new count.
 const kind = "huge-pages"
 
-// kindBack is that a count goes from one to another, once: where it is neither, the administrator has set
-// it since, and it is left alone.
+// kindBack is a change of a count from one value to another, once: if it has neither value, the administrator has set
+// it since, and it is not changed.
 const kindBack = "huge-pages-back"
 
 func init() {
@@ -101,12 +101,12 @@ func undo(c journal.Change) (bool, error) {
 	}
 	before := number(c, "before")
 	if err != nil || now <= before || now > before+number(c, "made") {
-		return false, err // not made, or set by the administrator since
+		return false, err // not made, or since set by the administrator
 	}
 	return true, journal.WriteValue(p.file("nr_hugepages"), c.Args["before"])
 }
 
-// back is the change of a count from one to another.
+// back returns the change of a count from one value to another.
 func (p pool) back(from, to int) journal.Change {
 	args := map[string]string{"path": p.path(), "from": strconv.Itoa(from), "to": strconv.Itoa(to)}
 	if p.root != "" {
@@ -134,7 +134,7 @@ func undoBack(c journal.Change) (bool, error) {
 	return true, journal.WriteValue(p.file("nr_hugepages"), c.Args["to"])
 }
 
-// current reports whether a change is of this boot: pages end with theirs.
+// current reports whether a change is from this boot: pages do not survive a reboot.
 func current(c journal.Change) bool {
 	return c.Args["boot"] == "" || c.Args["boot"] == journal.BootID()
 }
@@ -175,10 +175,10 @@ func (p pool) count(name string) (int, error) {
 	return int(n), nil
 }
 
-// standing returns the pages that were asked for of the kernel, without those on demand.
+// standing returns the number of persistent pages, without those on demand.
 func (p pool) standing() (int, error) { return p.count("nr_hugepages") }
 
-// promised returns what the jobs have of a pool, and what of it was made for them.
+// promised returns the jobs' pages of a pool, and how many of them were made for the jobs.
 func (p pool) promised(list []change.Info) (pages, made int) {
 	for _, i := range list {
 		for _, c := range i.Changes {
@@ -202,7 +202,7 @@ func (p pool) change(job Job, before, pages, made int) journal.Change {
 	return journal.Change{Kind: kind, Args: args}
 }
 
-// lock is held while counts are read and written: of two jobs, the second sees what the first made.
+// lock is held while counts are read and written, so that of two jobs the second sees the first's pages.
 func lock(dir string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "hugepages.lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

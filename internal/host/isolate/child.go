@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childFD is the first file that a child gets from us: its end of a socket pair.
+// childFD is the first file that a child inherits from this process: its end of a socket pair.
 const childFD = 3
 
-// children are the programs that this one can be, by the name under which it is started.
+// children are the programs that this one can act as, by the name under which it is started.
 var children = map[string]func() error{}
 
-// init takes over where this program was started as one of children. Every program that
-// uses the package can be, tests too.
+// init runs a program of children if this program was started under its name. Every program that uses the package can
+// act as one, including tests.
 func init() {
 	children[veilName] = veilChild
 	children[jailName] = jailChild
@@ -39,31 +39,32 @@ type child struct {
 	users *users // nil: the child needs no user namespace
 }
 
-// users are the numbers that this process's user and group have in a child's user namespace.
+// users are the IDs of this process's user and group in a child's user namespace.
 type users struct{ uid, gid int }
 
-// heldRights are what a child in a user namespace makes its mounts with.
+// heldRights are the capabilities with which a child in a user namespace makes its mounts.
 var heldRights = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE}
 
-// childCommand prepares this program as the child called name, in new namespaces.
-// flags are CLONE_NEW…; where this process may not make namespaces it adds one for users, in which
-// the caller has the numbers uid and gid. When the child has started, the caller calls mapUser.
+// childCommand prepares this program as the child called name, in new namespaces. flags are CLONE_NEW…; if this
+// process may not make namespaces it adds a user namespace, in which the caller has the IDs uid and gid. When the
+// child has started, the caller calls mapUser.
 func childCommand(name string, flags uintptr, uid, gid int) *child {
 	c := &child{Cmd: &exec.Cmd{Path: "/proc/self/exe", Args: []string{name}, Dir: "/", Env: []string{}}}
 	attr := &syscall.SysProcAttr{Cloneflags: flags}
 	if !privileged() {
 		attr.Cloneflags |= unix.CLONE_NEWUSER
-		attr.AmbientCaps = heldRights // no user is known yet to whom the start of a program could give them
+		attr.AmbientCaps = heldRights // no user is mapped yet to whom an exec could give them
 		c.users = &users{uid, gid}
 	}
 	c.SysProcAttr = attr
 	return c
 }
 
-// mapUser names the child's user and group, once it has started; until then it waits for its order.
+// mapUser maps the child's user and group, once it has started; until then the child waits for its order.
 //
-// SysProcAttr would do this before the child becomes a program of its own. But then the child still is a copy of this
-// process, and where others of the user may not look into this one (PR_SET_DUMPABLE), its files in /proc are root's.
+// SysProcAttr would do this before the child executes its program. But then the child still is a copy of this
+// process, and if other processes of the user may not inspect this one (PR_SET_DUMPABLE), its files in /proc belong
+// to root.
 func (c *child) mapUser() error {
 	if c.users == nil {
 		return nil
@@ -82,10 +83,11 @@ func (c *child) mapUser() error {
 	return nil
 }
 
-// OneUser reports whether a jail of this process is in a user namespace, in which its user and group are the only ones.
+// OneUser reports whether a jail of this process is in a user namespace, in which its user and group are the only
+// ones.
 func OneUser() bool { return !privileged() }
 
-// privileged reports whether this process may make namespaces without one for users.
+// privileged reports whether this process may make namespaces without a user namespace.
 func privileged() bool {
 	var data [2]unix.CapUserData
 	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -1,6 +1,5 @@
-// Package isolate puts fences around what a VM's process may see and use. Each fence
-// is set up by this program itself, started anew under another name (see init in child.go),
-// so that no other file has to be installed.
+// Package isolate restricts what a VM's process may see and use. Each restriction is set up by this program itself,
+// started again under another name (see init in child.go), so that no other file has to be installed.
 //
-// Veil shows directories without what belongs to the host or to other users.
+// A Veil presents directories without the files of the host or of other users.
 package isolate

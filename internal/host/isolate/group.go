@@ -15,19 +15,19 @@ import (
 	"nearmetal/internal/host"
 )
 
-// Limits are those of a cgroup: of all its processes together.
+// Limits are the limits of a cgroup: of all its processes together.
 type Limits struct {
 	MemoryBytes uint64
-	Processes   int // threads count
+	Processes   int // including threads
 	CPUs        int
-	IOWeight    int // of 1 to 10000; others have 100
+	IOWeight    int // 1 to 10000; others have 100
 }
 
-// groupControllers are those that limits are set by; without the first two no group is made.
+// groupControllers enforce the limits; without the first two no group is made.
 var groupControllers = []string{"memory", "pids", "cpu", "io"}
 
-// GroupParent returns the directory in which this process may make cgroups (v2) for what it starts, and
-// which of the controllers are missing there. It is the nearest above this process's own cgroup that has most of them.
+// GroupParent returns the directory in which this process may make cgroups (v2) for its children, and the controllers
+// that are missing there. It is the nearest parent of this process's own cgroup that has most of them.
 func GroupParent() (dir string, missing []string, err error) {
 	dirs, v2 := host.Host{}.CgroupDirs("memory")
 	if !v2 {
@@ -40,7 +40,7 @@ func groupParent(dirs []string) (dir string, missing []string, err error) {
 	writable := func(path string) bool { return unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS) == nil }
 	for _, d := range dirs {
 		if !writable(d) || !writable(d+"/cgroup.procs") {
-			break // a process moves only below what is its user's
+			break // a process can only be moved below a cgroup of its user
 		}
 		b, err := os.ReadFile(d + "/cgroup.subtree_control")
 		if err != nil {
@@ -66,8 +66,8 @@ func groupParent(dirs []string) (dir string, missing []string, err error) {
 	return dir, missing, nil
 }
 
-// MakeGroup makes a cgroup below parent and sets its limits, but for controllers that are missing there. It
-// returns its directory, open. The caller has written its path down before: RemoveGroup undoes it.
+// MakeGroup makes a cgroup at path and sets its limits, except those of missing controllers. It returns its
+// directory, open. The caller has recorded its path before: RemoveGroup undoes it.
 func MakeGroup(path string, l Limits, missing []string) (*os.File, error) {
 	if err := os.Mkdir(path, 0o755); err != nil {
 		return nil, fmt.Errorf("cgroup: %w", err)
@@ -83,7 +83,7 @@ func MakeGroup(path string, l Limits, missing []string) (*os.File, error) {
 		}
 		err := os.WriteFile(filepath.Join(path, v.file), []byte(v.value), 0)
 		if v.controller == "io" && errors.Is(err, os.ErrNotExist) {
-			continue // no scheduler of this kernel weighs
+			continue // no scheduler of this kernel uses weights
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cgroup: %w", err)
@@ -95,7 +95,7 @@ func MakeGroup(path string, l Limits, missing []string) (*os.File, error) {
 // groupTime bounds the end of a cgroup's processes.
 const groupTime = 30 * time.Second
 
-// RemoveGroup ends what runs in a cgroup and removes it; did is false where there was none.
+// RemoveGroup kills the processes of a cgroup and removes it; did is false if it did not exist.
 func RemoveGroup(path string) (did bool, err error) {
 	events, err := os.Open(filepath.Join(path, "cgroup.events"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -105,7 +105,7 @@ func RemoveGroup(path string) (did bool, err error) {
 		return false, err
 	}
 	defer events.Close()
-	// Linux 5.14; before it the processes are ended by others, or hold the group.
+	// Linux 5.14; without it other code kills the processes, or they keep the group.
 	os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0)
 	for end := time.Now().Add(groupTime); ; {
 		var b [512]byte
@@ -122,7 +122,7 @@ func RemoveGroup(path string) (did bool, err error) {
 			return false, fmt.Errorf("%s: %w", path, err)
 		}
 		if !strings.Contains(string(b[:n]), "populated 1") {
-			left = min(left, 10*time.Millisecond) // the last process is being taken away
+			left = min(left, 10*time.Millisecond) // the last process is being removed
 		}
 		unix.Poll([]unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}, max(1, int(left.Milliseconds())))
 	}

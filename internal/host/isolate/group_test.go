@@ -33,7 +33,7 @@ func newGroup(t *testing.T, l Limits) *os.File {
 	return g
 }
 
-// A program that starts others without end comes to the limit on processes.
+// TestGroupProcesses: a program that starts others endlessly reaches the limit on processes.
 func TestGroupProcesses(t *testing.T) {
 	l := Limits{MemoryBytes: 1 << 30, Processes: 60, CPUs: 1, IOWeight: 50}
 	j := Jail{Cgroup: newGroup(t, l), NoLandlock: true}
@@ -48,7 +48,7 @@ func TestGroupProcesses(t *testing.T) {
 	})
 }
 
-// A program that takes memory without end is killed.
+// TestGroupMemory: a program that allocates memory endlessly is killed.
 func TestGroupMemory(t *testing.T) {
 	j := Jail{Cgroup: newGroup(t, Limits{MemoryBytes: 64 << 20, Processes: 100, CPUs: 1, IOWeight: 50})}
 	if got := jailed(t, j, "eat", fmt.Sprint(32<<20)); !strings.HasSuffix(got, "done\n") {
@@ -59,7 +59,7 @@ func TestGroupMemory(t *testing.T) {
 	}
 }
 
-// Where cgroups can be made, by the tree that a system has.
+// TestGroupParent finds the directory for cgroups in the trees of various systems.
 func TestGroupParent(t *testing.T) {
 	top := t.TempDir()
 	put := func(dir, controllers string, mode os.FileMode) {

@@ -18,7 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program in a jail that tries what it must not: this test's own, started as "PROGRAM probe WHAT ARGUMENT…".
+// TestMain also acts as a program in a jail that tries forbidden operations: this test's own, started as "PROGRAM
+// probe WHAT ARGUMENT…".
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "probe" {
 		if err := probes[os.Args[2]](os.Args[3:]); err != nil {
@@ -131,7 +132,7 @@ var probes = map[string]func(a []string) error{
 	},
 }
 
-// jailed runs a probe in a jail and returns what it said.
+// jailed runs a probe in a jail and returns its output.
 func jailed(t *testing.T, j Jail, words ...string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -158,7 +159,7 @@ func jailed(t *testing.T, j Jail, words ...string) string {
 	return out.String()
 }
 
-// both runs a test under Landlock, and without it, where the namespaces alone have to hold.
+// both runs a test under Landlock, and without it, to test the protection by the namespaces only.
 func both(t *testing.T, f func(t *testing.T, j Jail)) {
 	t.Helper()
 	t.Run("landlock", func(t *testing.T) {
@@ -170,7 +171,7 @@ func both(t *testing.T, f func(t *testing.T, j Jail)) {
 	t.Run("namespaces", func(t *testing.T) { f(t, Jail{NoLandlock: true}) })
 }
 
-// What a program that was taken over would try against its host.
+// TestJail tries what a compromised program would try against its host.
 func TestJail(t *testing.T) {
 	defer asUser(t)
 	victim := exec.Command("sleep", "600")
@@ -224,7 +225,7 @@ func TestJail(t *testing.T) {
 			}
 		}
 	})
-	// The same without a jail: each attack aims at something that is there.
+	// Without a jail each attack reaches its target, which shows that the target exists.
 	for _, a := range attacks {
 		if slices.Contains([]string{"mount", "newns", "write", "mknod", "exec"}, a[0]) || a[1] == "/etc/shadow" || a[1] == "/home" {
 			continue // needs root, or changes the host
@@ -237,7 +238,7 @@ func TestJail(t *testing.T) {
 	}
 }
 
-// A program that sets the user id changes nothing.
+// TestJailSetuid: a setuid program gains nothing.
 func TestJailSetuid(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to make such a program")
@@ -261,7 +262,8 @@ func TestJailSetuid(t *testing.T) {
 	}
 }
 
-// namespaces ends a test whose veil could not be made: where namespaces cannot be had it is skipped, but in CI.
+// namespaces ends a test whose veil could not be made: if namespaces are not available the test is skipped, but fails
+// in CI.
 func namespaces(t *testing.T, err error) {
 	t.Helper()
 	var no *NoNamespace
@@ -273,7 +275,7 @@ func namespaces(t *testing.T, err error) {
 	}
 }
 
-// What is exported, and what is around it.
+// TestJailExports tests the exports and their surroundings.
 func TestJailExports(t *testing.T) {
 	defer asUser(t)
 	home := tmpDir(t)
@@ -318,7 +320,7 @@ func TestJailExports(t *testing.T) {
 	})
 }
 
-// A jail that keeps the host's network, as that of a user network does.
+// TestJailNetwork tests a jail that keeps the host's network, as a user network's does.
 func TestJailNetwork(t *testing.T) {
 	defer asUser(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -373,8 +375,8 @@ func TestLandlockLacks(t *testing.T) {
 	}
 }
 
-// A program that opens its exports by name, in a mount namespace of its own: what is exported is there, what the user
-// makes later comes, the kernel keeps what is read-only, and no way leads out.
+// TestJailTrees: a program opens its exports by name, in a mount namespace of its own. The exports are visible, files
+// that the user makes later appear, the kernel enforces read-only ones, and no path leads out.
 func TestJailTrees(t *testing.T) {
 	defer asUser(t)
 	home := tmpDir(t)
@@ -428,7 +430,7 @@ func TestJailTrees(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// A program that runs already sees what comes and goes, and may not write there either.
+	// A running program sees later additions and removals, and may not write there either.
 	later := tmpDir(t)
 	f := tree(0)
 	defer f.Close()
@@ -448,7 +450,7 @@ func TestJailTrees(t *testing.T) {
 	p.ask(t, "read /root"+later+"/file", false)
 }
 
-// inJail is a probe that runs, and is asked for other probes line by line.
+// inJail is a running probe that is sent other probes line by line.
 type inJail struct {
 	in  io.Writer
 	out *bufio.Scanner

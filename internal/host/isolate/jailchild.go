@@ -16,16 +16,16 @@ import (
 	"nearmetal/internal/linejson"
 )
 
-// jailRoot is where the jail's file system is put together: a directory that every host has.
+// jailRoot is where the jail's file system is assembled: a directory that every host has.
 const jailRoot = "/tmp"
 
-// jailDevices are what every program may open in /dev.
+// jailDevices are the devices in /dev that every program may open.
 var jailDevices = []string{"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"}
 
-// errRight says that the namespaces are there, but give no rights in them.
+// errRight reports that namespaces can be made, but grant no rights in them.
 var errRight = errors.New("no right to mount in it")
 
-// jailChild becomes the program of a jail. It says what is wrong on its socket.
+// jailChild becomes the program of a jail. It reports errors on its socket.
 func jailChild() error {
 	n := 0
 	if len(os.Args) == 2 {
@@ -34,7 +34,7 @@ func jailChild() error {
 	if n < childFD {
 		return errors.New("jail: no socket")
 	}
-	// What this program inherited is not for the jail.
+	// The jail does not get files that this program inherited.
 	if err := unix.CloseRange(uint(n)+1, math.MaxUint32, 0); err != nil {
 		return fmt.Errorf("jail: closing what was inherited: %w", err)
 	}
@@ -43,7 +43,7 @@ func jailChild() error {
 	var j Jail
 	err := linejson.Read(bufio.NewReader(sock), &j)
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return nil // the caller has gone
+		return nil // the caller has exited
 	}
 	if err == nil {
 		err = j.become(n)
@@ -51,7 +51,7 @@ func jailChild() error {
 	return linejson.Write(sock, jailAnswer{err.Error(), errors.Is(err, errRight)})
 }
 
-// become makes the jail and starts the program in it; it returns with an error only.
+// become makes the jail and executes the program in it; it returns only with an error.
 func (j *Jail) become(sock int) error {
 	if err := j.makeRoot(); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (j *Jail) become(sock int) error {
 		}
 	}
 	if n := j.OpenFiles; n != 0 {
-		// By syscall: the program would get this one's old limit otherwise.
+		// By syscall: otherwise the program would get this one's old limit.
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
 			return fmt.Errorf("%d open files: %w", n, err)
 		}
@@ -79,11 +79,12 @@ func (j *Jail) become(sock int) error {
 			return err
 		}
 	}
-	// A core would hold what the guest has in memory.
+	// A core file would contain the guest's memory.
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("no core dumps: %w", err)
 	}
-	// Dropping rights may have dropped the caller's wish. If the caller died before this, its end of the socket is closed.
+	// Dropping rights may have cleared the caller's setting. If the caller died before this, its end of the socket is
+	// closed.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("death signal: %w", err)
 	}
@@ -94,12 +95,12 @@ func (j *Jail) become(sock int) error {
 	return fmt.Errorf("%s: %w", j.Args[0], syscall.Exec(j.Args[0], j.Args, j.Env))
 }
 
-// makeRoot puts the jail's file system together and makes it this process's root.
+// makeRoot assembles the jail's file system and makes it this process's root.
 func (j *Jail) makeRoot() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("mount namespace: %w (%v)", errRight, err)
 	}
-	// What is shown is taken before anything is covered.
+	// The bound files are opened before anything is covered.
 	type tree struct {
 		Bind
 		fd  int
@@ -162,7 +163,7 @@ func (j *Jail) makeRoot() error {
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("a root of its own (pivot_root): %w", err)
 	}
-	// The old root is on top of the new one now.
+	// The old root is now on top of the new one.
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("leaving the host's root: %w", err)
 	}
@@ -175,7 +176,7 @@ func (j *Jail) makeRoot() error {
 	return nil
 }
 
-// besideProc is where the program's own /proc is where that has files of ours.
+// besideProc is where the program's own /proc is mounted if /proc has the files of ProcFiles.
 const besideProc = "/.proc"
 
 // makeProc makes /proc: with the program itself, and ProcFiles.
@@ -208,7 +209,7 @@ func (j *Jail) makeProc() error {
 	return nil
 }
 
-// putAt mounts a tree at path, which is made. A place in another tree that is there already shows it.
+// putAt mounts a tree at path, which is created. A path that already exists in another tree is kept.
 func putAt(fd int, path string, dir bool) error {
 	var root, st unix.Stat_t
 	if err := unix.Stat(jailRoot, &root); err != nil {
@@ -234,14 +235,14 @@ func putAt(fd int, path string, dir bool) error {
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// securebits take away what user 0 is otherwise given at the start of a program, for good.
+// securebits permanently remove the capabilities that user 0 otherwise gets at an exec.
 const securebits = 1<<0 | 1<<1 | // SECBIT_NOROOT, and locked
 	1<<2 | 1<<3 | // SECBIT_NO_SETUID_FIXUP
 	1<<5 | // SECBIT_KEEP_CAPS_LOCKED
 	1<<6 | 1<<7 // SECBIT_NO_CAP_AMBIENT_RAISE
 
-// dropRights drops all capabilities of this thread but those in keep, a set of the first 32, which the program that it
-// becomes has as well; and every way to get some.
+// dropRights drops all capabilities of this thread except those in keep, a set of the first 32, which the executed
+// program also gets; and every way to gain others.
 func dropRights(keep uint32) error {
 	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData
@@ -267,7 +268,7 @@ func dropRights(keep uint32) error {
 	}
 	for c := uintptr(0); c < 64; c++ {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err == unix.EINVAL && c > unix.CAP_SYS_ADMIN {
-			break // the last that this kernel knows was the one before
+			break // the last one that this kernel knows was the previous one
 		} else if err != nil {
 			return fmt.Errorf("dropping capabilities: %w", err)
 		}

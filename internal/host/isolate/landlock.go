@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rights of files that Landlock knows, by the ABI that brought them.
+// Landlock's access rights for files, by the ABI that introduced them.
 const (
 	llFS1 = unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1 // EXECUTE to MAKE_SYM
 	llFS2 = unix.LANDLOCK_ACCESS_FS_REFER
@@ -17,13 +17,13 @@ const (
 
 	llRead   = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	llDevice = llRead | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | llFS5
-	// llFile are those that a rule for a single file may name.
+	// llFile are the rights that a rule for a single file may name.
 	llFile = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_READ_FILE | llFS3 | llFS5
-	// llWrite is what a guest may do to a share: all but devices and programs of the host's.
+	// llWrite are a guest's rights to a share: all except devices and programs of the host.
 	llWrite = (llFS1 | llFS2 | llFS3) &^ (unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR)
 )
 
-// LandlockABI is the version of Landlock that this kernel has; 0: none, or switched off.
+// LandlockABI returns this kernel's version of Landlock; 0: none, or disabled.
 func LandlockABI() int {
 	n, _, err := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if err != 0 {
@@ -32,10 +32,10 @@ func LandlockABI() int {
 	return int(n)
 }
 
-// fullABI is the ABI from which on a jail has all that it asks of Landlock.
+// fullABI is the ABI from which on Landlock provides everything that a jail requests.
 const fullABI = 6
 
-// LandlockLacks says in words what this kernel's Landlock cannot do of what a jail asks for; "": nothing.
+// LandlockLacks describes the requests of a jail that this kernel's Landlock does not support; "": none.
 func LandlockLacks() string { return landlockLacks(LandlockABI()) }
 
 func landlockLacks(abi int) string {
@@ -57,7 +57,7 @@ func landlockLacks(abi int) string {
 	return fmt.Sprintf("this kernel's Landlock (ABI %d) does not know %s", abi, what)
 }
 
-// ruleset returns what a jail asks of a kernel with this ABI.
+// ruleset returns a jail's requests to a kernel with this ABI.
 func ruleset(abi int, network bool) unix.LandlockRulesetAttr {
 	r := unix.LandlockRulesetAttr{Access_fs: llFS1}
 	if abi >= 2 {
@@ -81,8 +81,8 @@ func ruleset(abi int, network bool) unix.LandlockRulesetAttr {
 	return r
 }
 
-// landlock puts this thread, and the program that it becomes, under the rules of the jail. Without Landlock
-// in the kernel it does nothing: the caller of Jail says so before (LandlockLacks).
+// landlock puts this thread, and the program that it executes, under the rules of the jail. Without Landlock in the
+// kernel it does nothing: the caller of Jail reports that before (LandlockLacks).
 func (j *Jail) landlock() error {
 	abi := LandlockABI()
 	if abi == 0 {
@@ -104,7 +104,7 @@ func (j *Jail) landlock() error {
 		}
 		rule := unix.LandlockPathBeneathAttr{Allowed_access: rights & set.Access_fs, Parent_fd: int32(file)}
 		_, _, no := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, fd, unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
-		if no != 0 && no != unix.EBADFD { // a file without a place, such as memory: it is free to be opened
+		if no != 0 && no != unix.EBADFD { // a file without a path, such as memory, may be opened freely
 			return no
 		}
 		return nil

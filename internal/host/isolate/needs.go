@@ -13,11 +13,12 @@ import (
 	"time"
 )
 
-// systemLibraries are trees that hold libraries and nothing of a user's.
+// systemLibraries are trees that contain libraries and no user files.
 var systemLibraries = []string{"/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"}
 
-// Needs returns what a program needs to start: itself, its loader, and its libraries as the loader finds
-// them with env: the directories of the system's own, so that modules find theirs, and single files elsewhere.
+// Needs returns the files that a program needs to start: itself, its loader, and its libraries as the loader finds
+// them with env. Libraries of the system are returned as their directories, so that modules find theirs, others as
+// single files.
 func Needs(program string, env []string) ([]Bind, error) {
 	binds := []Bind{{Path: program, Exec: true}}
 	loader, err := loaderOf(program)
@@ -49,7 +50,7 @@ func Needs(program string, env []string) ([]Bind, error) {
 		}
 		path = filepath.Clean(path)
 		for _, tree := range systemLibraries {
-			// Not the tree itself: /usr/lib holds more than libraries.
+			// The tree itself is not used: /usr/lib contains more than libraries.
 			if dir := filepath.Dir(path); strings.HasPrefix(dir+"/", tree) && (dir+"/" != tree || strings.HasSuffix(dir, "64")) {
 				path = dir
 				break
@@ -63,7 +64,7 @@ func Needs(program string, env []string) ([]Bind, error) {
 	return binds, nil
 }
 
-// loaderOf is the program that loads a program's libraries; "": it is static.
+// loaderOf returns the program that loads a program's libraries; "": it is static.
 func loaderOf(program string) (string, error) {
 	f, err := elf.Open(program)
 	if err != nil {

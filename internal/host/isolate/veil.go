@@ -20,14 +20,14 @@ import (
 // veilName is this program's name as the child that holds a veil.
 const veilName = "nearmetal-veil"
 
-// Veil is a view of directories of this host: what is below them, without the pseudo file systems
-// (/proc, /sys, /dev, …), without /run, without hidden directories, and in /tmp and /var/tmp with
-// this user's own files only. It is a mount namespace that a process of ours holds.
+// Veil is a view of directories of this host: their contents without the pseudo file systems (/proc, /sys, /dev, …),
+// without /run, without hidden directories, and in /tmp and /var/tmp with only this user's own files. It is a mount
+// namespace that a child of this process holds.
 type Veil struct {
 	dirs []*os.File
 	ns   *os.File
 	cmd  *child
-	path []string // of what Tree returns
+	path []string // of the results of Tree
 
 	mu   sync.Mutex
 	conn *net.UnixConn
@@ -40,10 +40,10 @@ type veilOrder struct {
 	Hidden []string `json:"hidden"`
 	Locked bool     `json:"locked"`
 	Write  []string `json:"write"`
-	Trees  bool     `json:"trees"` // no directories at the start, but trees when they are asked for
+	Trees  bool     `json:"trees"` // no directories at the start, but trees on request
 }
 
-// veilAnswer is what it says first, in one line. The files follow, one with each byte.
+// veilAnswer is the child's first answer, in one line. The files follow, one with each byte.
 type veilAnswer struct {
 	Error string `json:"error,omitempty"`
 }
@@ -51,7 +51,7 @@ type veilAnswer struct {
 // veilTime bounds each answer of the child. It has some tens of mounts to make.
 const veilTime = 60 * time.Second
 
-// NoNamespace is the error where this host lets the user make no namespace.
+// NoNamespace is the error if this host lets the user make no namespace.
 type NoNamespace struct{ Err error }
 
 func (e *NoNamespace) Error() string {
@@ -60,21 +60,21 @@ func (e *NoNamespace) Error() string {
 
 func (e *NoNamespace) Unwrap() error { return e.Err }
 
-// NewVeil shows the directories dirs (absolute paths) and covers those in hidden, which need not exist.
-// The error is a *NoNamespace where the host does not let this user do it.
+// NewVeil presents the directories dirs (absolute paths) and covers those in hidden, which need not exist. The error
+// is a *NoNamespace if the host does not permit this user to do it.
 func NewVeil(dirs, hidden []string) (*Veil, error) {
 	return startVeil(veilOrder{Dirs: dirs, Hidden: hidden})
 }
 
-// NewLockedVeil is NewVeil for a process that may be hostile itself: the kernel lets nobody write through the
-// view but below those of dirs that are in write, and no way leads out of a directory: its parent is itself.
-// It needs Linux 5.12.
+// NewLockedVeil is NewVeil for a process that may itself be hostile: the kernel permits writes through the view only
+// below those of dirs that are in write, and no path leads out of a directory: its parent is itself. It needs Linux
+// 5.12.
 func NewLockedVeil(dirs, hidden, write []string) (*Veil, error) {
 	return startVeil(veilOrder{Dirs: dirs, Hidden: hidden, Locked: true, Write: write})
 }
 
-// NewTreeVeil is NewLockedVeil for processes that have a mount namespace of their own (Jail), and open a directory
-// by its name there: they get it by Tree. Dirs is empty.
+// NewTreeVeil is NewLockedVeil for processes that have a mount namespace of their own (Jail), and open a directory by
+// its name there: they get it by Tree. Dirs is empty.
 func NewTreeVeil(dirs, hidden, write []string) (*Veil, error) {
 	return startVeil(veilOrder{Dirs: dirs, Hidden: hidden, Write: write, Trees: true})
 }
@@ -102,7 +102,7 @@ func startVeil(o veilOrder) (*Veil, error) {
 	return v, nil
 }
 
-// begin has the child make its mounts and takes the files from it.
+// begin has the child make its mounts and receives its files.
 func (v *Veil) begin(o veilOrder) error {
 	v.conn.SetDeadline(time.Now().Add(veilTime))
 	defer v.conn.SetDeadline(time.Time{})
@@ -125,7 +125,7 @@ func (v *Veil) begin(o veilOrder) error {
 	return err
 }
 
-// file takes one file from the child: a byte 'f' comes with it. Anything else is why there is none.
+// file receives one file from the child, sent with a byte 'f'. Any other text is the reason why there is none.
 func (v *Veil) file() (*os.File, error) {
 	var b [1024]byte
 	oob := make([]byte, unix.CmsgSpace(4))
@@ -153,15 +153,16 @@ func (v *Veil) file() (*os.File, error) {
 	return os.NewFile(uintptr(got[0]), "veil"), nil
 }
 
-// Dirs are the directories, opened for searching only (O_PATH), in the order of NewVeil.
-// They belong to the Veil; a process that is given one sees through the veil.
+// Dirs returns the directories, opened for searching only (O_PATH), in the order of NewVeil. They belong to the Veil;
+// a process that gets one sees through the veil.
 func (v *Veil) Dirs() []*os.File { return v.dirs }
 
-// Namespace keeps the covers in place for as long as it is open: who gets a file of Dirs gets this too.
+// Namespace returns a file that keeps the covers in place while it is open: a process that gets a file of Dirs also
+// gets this.
 func (v *Veil) Namespace() *os.File { return v.ns }
 
-// Refresh shows what this user has made in /tmp and /var/tmp since, and covers pseudo
-// file systems that were mounted since. It returns when that is done.
+// Refresh makes visible the files that this user has since made in /tmp and /var/tmp, and covers pseudo file systems
+// that were mounted since. It returns when that is complete.
 func (v *Veil) Refresh() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -175,8 +176,8 @@ func (v *Veil) Refresh() error {
 	return nil
 }
 
-// Tree returns directory number i of NewTreeVeil as a tree that is mounted nowhere, for one process (JailFile.At).
-// What Refresh shows later appears in it, too. The caller closes it.
+// Tree returns directory number i of NewTreeVeil as an unmounted tree, for one process (JailFile.At). Files that
+// Refresh makes visible later also appear in it. The caller closes it.
 func (v *Veil) Tree(i int) (*os.File, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -195,9 +196,9 @@ func (v *Veil) Tree(i int) (*os.File, error) {
 	return f, err
 }
 
-// Close ends the process and closes the files. What others hold open stays as it is.
+// Close ends the process and closes the files. Files that others have open are not affected.
 func (v *Veil) Close() {
-	v.conn.Close() // it ends by that
+	v.conn.Close() // ends the child
 	for _, f := range append(v.dirs, v.ns) {
 		if f != nil {
 			f.Close()
@@ -209,7 +210,7 @@ func (v *Veil) Close() {
 	}
 }
 
-// plain takes the program's path off an error.
+// plain removes the program's path from an error.
 func plain(err error) error {
 	var no syscall.Errno
 	if errors.As(err, &no) {

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// user is an account that nobody has.
+// user is an account that does not exist.
 const user = 12345
 
-// asUser runs the calling test once more as an ordinary user, where it runs as root.
+// asUser runs the calling test again as an ordinary user, if it runs as root.
 func asUser(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -54,7 +54,7 @@ func asUser(t *testing.T) {
 	})
 }
 
-// tmpDir makes a directory of this user's in /tmp itself.
+// tmpDir makes a directory of this user in /tmp itself.
 func tmpDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "nm-isolate-")
@@ -72,7 +72,7 @@ func write(t *testing.T, path string) {
 	}
 }
 
-// newVeil makes a veil that ends with the test, or skips it where the host lets nobody make one.
+// newVeil makes a veil that ends with the test, or skips the test if the host does not permit it.
 func newVeil(t *testing.T, dirs, hidden []string) *Veil {
 	t.Helper()
 	v, err := NewVeil(dirs, hidden)
@@ -87,12 +87,12 @@ func newVeil(t *testing.T, dirs, hidden []string) *Veil {
 	return v
 }
 
-// through is the way to a path behind a veil.
+// through returns the path of a file behind a veil.
 func through(dir *os.File, path string) string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), path)
 }
 
-// What a guest asks of the export of / goes through the directory of a veil.
+// TestVeil accesses the export of / as a guest does, through the directory of a veil.
 func TestVeil(t *testing.T) {
 	defer asUser(t)
 	own := tmpDir(t)
@@ -104,7 +104,7 @@ func TestVeil(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	other := "/proc/1/cmdline" // where there is no other user's file to be made
+	other := "/proc/1/cmdline" // if no other user's file can be made
 	if os.Geteuid() == 0 {
 		dir := tmpDir(t)
 		other = dir + "/file"
@@ -140,13 +140,13 @@ func TestVeil(t *testing.T) {
 	if err := os.WriteFile(through(root, "/tmp/new"), nil, 0o644); err == nil {
 		t.Error("/tmp of the view can be written")
 	}
-	// Nothing of it shows in our own namespace.
+	// The host's own namespace is not affected.
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
 		t.Error(err)
 	}
 }
 
-// The owners of files stay what they are: a guest sees the files of root as root's.
+// TestVeilOwners: the owners of files are unchanged: a guest sees the files of root as root's.
 func TestVeilOwners(t *testing.T) {
 	defer asUser(t)
 	v := newVeil(t, []string{"/"}, nil)
@@ -159,7 +159,7 @@ func TestVeilOwners(t *testing.T) {
 	}
 }
 
-// What the user makes, replaces and removes in /tmp later is there after a Refresh.
+// TestVeilRefresh: files that the user later makes, replaces and removes in /tmp appear after a Refresh.
 func TestVeilRefresh(t *testing.T) {
 	defer asUser(t)
 	first := tmpDir(t)
@@ -184,7 +184,7 @@ func TestVeilRefresh(t *testing.T) {
 	sees(second+"/file", false)
 	refresh()
 	sees(second+"/file", true)
-	// Replaced by another of the same name.
+	// Replaced by another one with the same name.
 	if err := errors.Join(os.RemoveAll(first), os.Mkdir(first, 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestVeilRefresh(t *testing.T) {
 	}
 }
 
-// The covers stay while the namespace's file is open, though the process that made them is gone.
+// TestVeilOutlives: the covers stay while the namespace's file is open, after the process that made them has ended.
 func TestVeilOutlives(t *testing.T) {
 	defer asUser(t)
 	v := newVeil(t, []string{"/"}, nil)
@@ -230,7 +230,8 @@ func TestVeilOutlives(t *testing.T) {
 	}
 }
 
-// undumpable makes this process one that no other of its user may look into, as the owner of a cluster with a secret is.
+// undumpable makes this process one that others of its user cannot inspect, like the owner of a cluster with a
+// secret.
 func undumpable(t *testing.T) {
 	t.Helper()
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
@@ -239,7 +240,7 @@ func undumpable(t *testing.T) {
 	t.Cleanup(func() { unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) })
 }
 
-// A process with a secret makes veils and jails as any other does.
+// TestUndumpable: a process with a secret makes veils and jails like any other.
 func TestUndumpable(t *testing.T) {
 	defer asUser(t)
 	share := tmpDir(t)
@@ -268,7 +269,7 @@ func TestUndumpable(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	// What makes them does not open this process to others.
+	// Making them does not make this process accessible to others.
 	if os.Geteuid() != 0 {
 		out, err := exec.Command("cat", fmt.Sprintf("/proc/%d/maps", os.Getpid())).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "ermission denied") {
@@ -277,7 +278,7 @@ func TestUndumpable(t *testing.T) {
 	}
 }
 
-// A directory that is not there is an error, and nothing is left.
+// TestVeilRefuses: a directory that does not exist is an error, and nothing is left.
 func TestVeilRefuses(t *testing.T) {
 	if _, err := NewVeil([]string{"/", "/nonexistent"}, nil); err == nil || !strings.Contains(err.Error(), "/nonexistent") {
 		t.Errorf("%v", err)

@@ -16,16 +16,16 @@ import (
 	"nearmetal/internal/linejson"
 )
 
-// maxScratch is how many of the user's own entries of /tmp are shown.
+// maxScratch is how many of the user's own entries of /tmp are visible.
 const maxScratch = 4096
 
-// hostTrees belong to the host, whatever is mounted there.
+// hostTrees belong to the host, regardless of what is mounted there.
 var hostTrees = []string{"/proc", "/sys", "/dev", "/run", "/var/run"}
 
-// scratchTrees are where each user has files of his own among those of others.
+// scratchTrees are directories in which users have their own files among those of others.
 var scratchTrees = []string{"/tmp", "/var/tmp"}
 
-// pseudo are file systems that show a kernel's state and not files.
+// pseudo are file systems that present a kernel's state instead of files.
 var pseudo = map[string]bool{
 	"proc": true, "sysfs": true, "devtmpfs": true, "devpts": true, "cgroup": true, "cgroup2": true,
 	"securityfs": true, "debugfs": true, "tracefs": true, "configfs": true, "fusectl": true, "mqueue": true,
@@ -33,7 +33,7 @@ var pseudo = map[string]bool{
 	"hugetlbfs": true, "nfsd": true, "resctrl": true, "smackfs": true,
 }
 
-// veiled is what the child has covered.
+// veiled is the set of covers that the child has made.
 type veiled struct {
 	locked  bool
 	trees   bool
@@ -41,16 +41,15 @@ type veiled struct {
 	scratch []*scratch
 }
 
-// veilChild makes a veil in the namespace that it was started in, and keeps it until its
-// socket is closed.
+// veilChild makes a veil in the namespace that it was started in, and keeps it until its socket is closed.
 func veilChild() error {
-	unix.CloseRange(childFD+1, math.MaxUint32, 0) // what this program inherited is not for us
+	unix.CloseRange(childFD+1, math.MaxUint32, 0) // files that this program inherited
 	sock := os.NewFile(childFD, "veil")
 	in := bufio.NewReader(sock)
 	var o veilOrder
 	switch err := linejson.Read(in, &o); {
 	case err == io.EOF || err == io.ErrUnexpectedEOF:
-		return nil // the caller has gone
+		return nil // the caller has exited
 	case err != nil:
 		return err
 	}
@@ -99,14 +98,14 @@ func sendFile(fd int) error {
 	return unix.Sendmsg(childFD, []byte{'f'}, unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL)
 }
 
-// begin makes the mounts and opens the directories, and the namespace after them.
+// begin makes the mounts and opens the directories, followed by the namespace.
 func (v *veiled) begin(o veilOrder) ([]int, error) {
-	// A file system that is mounted on the host later (autofs) shall come here too; nothing goes back.
+	// A file system that is mounted on the host later (autofs) also appears here; nothing propagates back.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return nil, fmt.Errorf("mount namespace: %w", err)
 	}
 	if v.trees {
-		// What is mounted here later comes to the trees that are copied from here.
+		// Later mounts here propagate to the trees that are copied from here.
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 			return nil, fmt.Errorf("mount namespace: %w", err)
 		}
@@ -119,7 +118,7 @@ func (v *veiled) begin(o veilOrder) ([]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mount namespace: %w", err)
 	}
-	// The directories first: one that is itself in a covered tree was asked for.
+	// The directories come first: one that is itself in a covered tree was requested.
 	var files []int
 	for _, dir := range o.Dirs {
 		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -154,8 +153,8 @@ func (v *veiled) begin(o veilOrder) ([]int, error) {
 	return append(files, ns), nil
 }
 
-// lockDir returns fd's directory as a tree of its own, which nothing is above of; / is one already. Only with
-// write the kernel lets anybody write there.
+// lockDir returns fd's directory as a tree of its own without a parent; / already is one. The kernel permits writes
+// there only if write is set.
 func lockDir(fd int, dir string, write bool) (int, error) {
 	if dir == "/" && !write {
 		return fd, nil
@@ -181,7 +180,7 @@ func lockedTree(fd int, dir string, write bool) (int, error) {
 	return tree, nil
 }
 
-// lock makes all that is mounted in the namespace read-only.
+// lock makes all mounts of the namespace read-only.
 func (v *veiled) lock() error {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
 	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &attr); err != nil {
@@ -190,7 +189,7 @@ func (v *veiled) lock() error {
 	return nil
 }
 
-// refresh looks again. What cannot be done now stays covered, or is tried again next time.
+// refresh updates the view. Entries that cannot be updated now stay covered, or are retried the next time.
 func (v *veiled) refresh() {
 	v.coverMounts()
 	for _, s := range v.scratch {
@@ -201,7 +200,7 @@ func (v *veiled) refresh() {
 	}
 }
 
-// cover puts an empty directory over one. What is not there, or cannot be reached, needs none.
+// cover puts an empty directory over a directory. A missing or unreachable one needs none.
 func (v *veiled) cover(path string) error {
 	path = filepath.Clean(path)
 	if v.isCovered(path) {
@@ -218,7 +217,7 @@ func (v *veiled) cover(path string) error {
 	return nil
 }
 
-// isCovered reports whether path is covered, or is below what is.
+// isCovered reports whether path, or a parent of it, is covered.
 func (v *veiled) isCovered(path string) bool {
 	for ; ; path = filepath.Dir(path) {
 		if v.covered[path] {
@@ -253,7 +252,7 @@ func (v *veiled) coverMounts() error {
 	return nil
 }
 
-// unescape takes the \040 out of a path of mountinfo.
+// unescape decodes \040 in a path of mountinfo.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -269,22 +268,22 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// scratch is a directory like /tmp, of which the user's own entries are shown.
+// scratch is a directory like /tmp, in which only the user's own entries are visible.
 type scratch struct {
 	path  string
 	old   *os.File          // the directory itself
-	shown map[string]unixID // what is shown, by name
-	// readOnly: entries are read-only from the start, for trees that have them at once.
+	shown map[string]unixID // visible entries, by name
+	// readOnly: entries are read-only from the start, for trees that get them at once.
 	readOnly bool
 }
 
-// unixID is what one file differs in from all others.
+// unixID identifies a file.
 type unixID struct {
 	dev, ino uint64
 	mode     uint32 // its type
 }
 
-// coverScratch covers a directory and shows the user's own entries in it.
+// coverScratch covers a directory and makes the user's own entries in it visible.
 func (v *veiled) coverScratch(path string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || v.isCovered(path) {
@@ -304,7 +303,7 @@ func (v *veiled) coverScratch(path string) error {
 	return nil
 }
 
-// update shows the entries that the user has now, and those only. The user is 0 in the namespace, or root.
+// update makes exactly the user's current entries visible. The user is 0 in the namespace, or root.
 func (s *scratch) update() {
 	if _, err := s.old.Seek(0, 0); err != nil {
 		return
@@ -340,7 +339,7 @@ func (s *scratch) update() {
 	}
 }
 
-// show makes the entry that fd is open on visible.
+// show makes the entry that fd has open visible.
 func (s *scratch) show(name string, fd int, id unixID) bool {
 	at := filepath.Join(s.path, name)
 	switch id.mode {
@@ -373,7 +372,7 @@ func (s *scratch) show(name string, fd int, id unixID) bool {
 	return true
 }
 
-// bind mounts what fd is open on at a path.
+// bind mounts the file or directory that fd has open at a path.
 func (s *scratch) bind(fd int, at string) error {
 	if !s.readOnly {
 		return unix.Mount(fmt.Sprintf("self/fd/%d", fd), at, "", unix.MS_BIND|unix.MS_REC, "")
@@ -386,7 +385,7 @@ func (s *scratch) bind(fd int, at string) error {
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// hide takes an entry away.
+// hide removes an entry from the view.
 func (s *scratch) hide(name string) {
 	at := filepath.Join(s.path, name)
 	unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)

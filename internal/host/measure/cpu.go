@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	calls      = 2000 // in a batch
+	calls      = 2000 // per batch
 	faultBytes = 2 << 20
 	sleeps     = 20
 	sleepFor   = 100 * time.Microsecond
@@ -79,7 +79,7 @@ func (x *CPU) measure() error {
 	for n := 0; n < sleeps; n++ {
 		ts := unix.NsecToTimespec(int64(sleepFor))
 		start := time.Now()
-		// The plain call: Go's own sleep is the scheduler's, not the kernel's.
+		// The plain system call is used, because Go's own sleep measures the scheduler instead of the kernel.
 		if err := unix.Nanosleep(&ts, nil); err != nil {
 			continue // a signal of Go's runtime
 		}

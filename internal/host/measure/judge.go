@@ -6,16 +6,16 @@ import (
 	"nearmetal/internal/stats"
 )
 
-// A value is out of line when it is worse than the median of its kind by half and by
-// more than five times the values' usual spread (their median absolute deviation). A kind of
-// fewer than three is not judged: nobody knows which of two is right.
+// A value is out of line if it is worse than the median of its kind by half and by more than five times the values'
+// usual spread (their median absolute deviation). A kind of fewer than three is not judged, because it is not known
+// which of two is right.
 const (
 	oddRatio  = 1.5
 	oddSpread = 5
 	oddLeast  = 3
 )
 
-// odd returns for each value whether it is out of line; up says that more is better.
+// odd returns for each value whether it is out of line; up means that more is better.
 func odd(values []float64, up bool) []bool {
 	list := make([]bool, len(values))
 	if len(values) < oddLeast {
@@ -37,7 +37,7 @@ func odd(values []float64, up bool) []bool {
 	return list
 }
 
-// judge marks what is out of line.
+// judge marks the values that are out of line.
 func judge(r *Result) {
 	kinds := map[string][]int{}
 	for i, p := range r.Pairs {

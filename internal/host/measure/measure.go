@@ -1,10 +1,10 @@
-// Package measure times what a host's speed rests on: a cache line between two cores, memory
-// from each node, system calls, page faults, timers, and an RDMA device to itself. What is out
-// of line is judged by the machine's own median, for nobody knows what a machine should do.
+// Package measure measures the basic speeds of a host: a cache line between two cores, memory from each node, system
+// calls, page faults, timers, and an RDMA device sending to itself. Outliers are judged by the machine's own median,
+// because the right speed of a machine is not known.
 //
-// It is plain Go on threads that are bound to their CPUs: a cache line is passed by atomic
-// loads and stores, which compile to single instructions; memory is read by the runtime's
-// memmove, which uses the widest instructions there are, and by dependent loads.
+// It is plain Go on threads that are bound to their CPUs: a cache line is passed by atomic loads and stores, which
+// compile to single instructions; memory is read by the runtime's memmove, which uses the widest available
+// instructions, and by dependent loads.
 package measure
 
 import (
@@ -19,14 +19,14 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// Budgets of the parts; together with what is not budgeted a run stays under a minute.
+// Time limits of the parts; including parts without a limit a run stays under a minute.
 const (
 	pairBudget   = 15 * time.Second
 	memoryBudget = 20 * time.Second
 	cpuBudget    = 10 * time.Second
 )
 
-// Pair is a cache line's way between two CPUs.
+// Pair is the transfer of a cache line between two CPUs.
 type Pair struct {
 	A    int     `json:"a"`
 	B    int     `json:"b"`
@@ -39,18 +39,18 @@ type Pair struct {
 type Memory struct {
 	CPUNode int     `json:"cpuNode"`
 	Node    int     `json:"node"`
-	MBps    float64 `json:"mbps"` // copied by all cores of CPUNode, read plus written, 10^6 bytes a second
+	MBps    float64 `json:"mbps"` // copied by all cores of CPUNode, read plus written, 10^6 bytes/s
 	Ns      float64 `json:"ns"`   // one dependent load
 	Odd     bool    `json:"odd,omitempty"`
 }
 
-// CPU is what one CPU does for itself.
+// CPU has the measurements of a single CPU.
 type CPU struct {
 	CPU      int     `json:"cpu"`
 	Syscall  float64 `json:"syscallNs"`  // getppid, median
 	Fault    float64 `json:"faultNs"`    // first touch of a 4 KiB page, mean
-	TimerMid float64 `json:"timerMidNs"` // how late a sleep of 100 µs ends, median
-	TimerMax float64 `json:"timerMaxNs"` // the latest
+	TimerMid float64 `json:"timerMidNs"` // delay of the end of a sleep of 100 µs, median
+	TimerMax float64 `json:"timerMaxNs"` // the longest
 	Odd      bool    `json:"odd,omitempty"`
 }
 
@@ -62,10 +62,10 @@ type RDMA struct {
 	Odd    bool    `json:"odd,omitempty"`
 }
 
-// Result is all that was measured.
+// Result has all measurements.
 type Result struct {
 	Pairs   []Pair   `json:"pairs"`
-	Sampled bool     `json:"sampled,omitempty"` // not all pairs: there are too many
+	Sampled bool     `json:"sampled,omitempty"` // not all pairs, because there are too many
 	Memory  []Memory `json:"memory"`
 	CPUs    []CPU    `json:"cpus"`
 	RDMA    []RDMA   `json:"rdma"`
@@ -73,22 +73,22 @@ type Result struct {
 	Notes   []string `json:"notes,omitempty"`
 }
 
-// Options say what to measure.
+// Options select the measurements.
 type Options struct {
 	Host *topology.Host
 	// RDMA are names of RDMA devices with a port that is up.
 	RDMA []string
-	// Detail is called as the work goes on, with what is measured; it may be nil.
+	// Detail is called with the current measurement as the work progresses; it may be nil.
 	Detail func(string)
 }
 
-// Run measures. Its error is the context's, or a CPU that cannot be bound to.
+// Run measures. It fails with the context's error, or if a CPU cannot be bound to.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if o.Detail == nil {
 		o.Detail = func(string) {}
 	}
 	began := time.Now()
-	// A collection stops all threads in the middle of an exchange.
+	// A garbage collection would stop all threads during an exchange.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	r := &Result{Pairs: []Pair{}, Memory: []Memory{}, CPUs: []CPU{}, RDMA: []RDMA{}}
 	cpus := usable(o.Host)
@@ -122,8 +122,8 @@ func usable(h *topology.Host) []*topology.CPU {
 	return list
 }
 
-// bind binds the calling goroutine's thread to a CPU. The thread is not given back: it ends
-// with the goroutine (runtime.LockOSThread), so that no other work is bound by it.
+// bind binds the calling goroutine's thread to a CPU. The thread is not unlocked: it ends with the goroutine
+// (runtime.LockOSThread), so that no other work is bound by it.
 func bind(cpu int) error {
 	runtime.LockOSThread()
 	var set unix.CPUSet

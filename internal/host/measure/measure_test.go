@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// On this host every part returns a value that can be.
+// TestThisHost: on this host every part returns a plausible value.
 func TestThisHost(t *testing.T) {
 	h, err := topology.Read("/")
 	if err != nil {
@@ -38,7 +38,7 @@ func TestThisHost(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	// What was bound is not bound any more: this process may run where it could before.
+	// No binding remains: this process may run where it could before.
 	if after := usable(h); len(after) != len(cpus) {
 		t.Errorf("%d CPUs usable after it, %d before", len(after), len(cpus))
 	}
@@ -56,7 +56,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// What is out of line is found by the values' own median.
+// TestOdd: outliers are detected by the values' own median.
 func TestOdd(t *testing.T) {
 	for _, tt := range []struct {
 		values []float64
@@ -64,9 +64,9 @@ func TestOdd(t *testing.T) {
 		want   []int
 	}{
 		{[]float64{100, 101, 99, 100, 180}, false, []int{4}},
-		{[]float64{100, 101, 99, 100, 20}, false, nil}, // better is not out of line
+		{[]float64{100, 101, 99, 100, 20}, false, nil}, // a better value is not out of line
 		{[]float64{100, 101, 99, 100, 40}, true, []int{4}},
-		{[]float64{100, 200}, false, nil}, // nobody knows which is right
+		{[]float64{100, 200}, false, nil}, // it is not known which is right
 		{[]float64{100, 60, 150, 90, 170}, false, nil},
 		{[]float64{10, 10, 10, 10.1}, false, nil},
 		{nil, false, nil},
@@ -88,7 +88,7 @@ func TestOdd(t *testing.T) {
 	}
 }
 
-// All pairs of cores, and the threads of each, are chosen, and a stride visits each once.
+// TestPairs: all pairs of cores, and the threads of each, are chosen, and a stride visits each once.
 func TestPairs(t *testing.T) {
 	h, err := topology.Open("../../../test/topology/epyc-nps4.machine")
 	if err != nil {
@@ -103,7 +103,7 @@ func TestPairs(t *testing.T) {
 	for _, p := range pairs {
 		kinds[p.Kind]++
 	}
-	// 128 cores: 16 groups of 8 share a cache, two groups a node, four nodes a package.
+	// 128 cores: 16 groups of 8 share a cache, two groups per node, four nodes per package.
 	want := map[string]int{"core": 128, "cache": 16 * 28, "node": 8 * 64, "package": 2 * 6 * 256, "machine": 64 * 64}
 	if !reflect.DeepEqual(kinds, want) {
 		t.Errorf("%v, want %v", kinds, want)

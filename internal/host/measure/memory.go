@@ -15,13 +15,13 @@ import (
 
 const (
 	lineBytes  = 64
-	copyBytes  = 32 << 20 // of each of a core's two buffers
-	chaseLeast = 64 << 20 // of the buffer for dependent loads
+	copyBytes  = 32 << 20 // size of each of a core's two buffers
+	chaseLeast = 64 << 20 // least size of the buffer for dependent loads
 	chaseMost  = 512 << 20
-	mostCores  = 64 // that copy at once
+	mostCores  = 64 // maximum number of cores that copy concurrently
 )
 
-// measureMemory times each pair of a node with CPUs and a node with memory.
+// measureMemory measures each pair of a node with CPUs and a node with memory.
 func measureMemory(ctx context.Context, o Options, cpus []*topology.CPU, r *Result) error {
 	cores := map[int][]int{} // first threads of a node's cores
 	seen := map[int]bool{}
@@ -73,8 +73,8 @@ func measureMemory(ctx context.Context, o Options, cpus []*topology.CPU, r *Resu
 	return nil
 }
 
-// onNode returns memory of a node, which is touched by the caller. Where binding is refused,
-// as in some containers, it is memory all the same, of the node that the kernel chooses.
+// onNode returns memory of a node, which the caller touches. If binding is not permitted, as in some containers, the
+// kernel chooses the node.
 func onNode(bytes int, node int) ([]byte, error) {
 	b, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -85,11 +85,11 @@ func onNode(bytes int, node int) ([]byte, error) {
 	mask[node/64] = 1 << (node % 64)
 	unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), bindPolicy,
 		uintptr(unsafe.Pointer(&mask[0])), uintptr(len(mask)*64), 0)
-	unix.Madvise(b, unix.MADV_HUGEPAGE) // small pages would time the TLB
+	unix.Madvise(b, unix.MADV_HUGEPAGE) // small pages would measure the TLB
 	return b, nil
 }
 
-// chase is a buffer whose cache lines name each other in one random circle.
+// chase is a buffer whose cache lines are linked in one random cycle.
 type chase struct {
 	b     []byte
 	lines []uint32 // the next line's number, in the first four bytes of each line
@@ -114,7 +114,7 @@ func newChase(node *topology.Node, h *topology.Host) (*chase, error) {
 	for i := uint32(0); i < n; i++ {
 		c.lines[i*step] = i
 	}
-	// Sattolo's algorithm: a permutation that is one circle.
+	// Sattolo's algorithm produces a permutation that is one cycle.
 	x := uint64(88172645463325252)
 	for i := n - 1; i > 0; i-- {
 		x ^= x << 13 // xorshift64 (Marsaglia 2003)
@@ -126,7 +126,7 @@ func newChase(node *topology.Node, h *topology.Host) (*chase, error) {
 	return c, nil
 }
 
-// run follows the circle for about limit: nanoseconds a load, median of some parts.
+// run follows the cycle for about limit, and returns the nanoseconds per load, the median of several parts.
 func (c *chase) run(limit time.Duration) float64 {
 	const loads = 50000
 	var times []float64
@@ -142,14 +142,14 @@ func (c *chase) run(limit time.Duration) float64 {
 	return stats.Median(times)
 }
 
-// sink keeps the compiler from leaving loops out.
+// sink keeps the compiler from removing loops.
 //
-//lint:ignore U1000 it is only written
+// lint:ignore U1000 it is only written
 var sink uint32
 
 func (c *chase) free() { unix.Munmap(c.b) }
 
-// copyRate copies memory of a node on all cores at once: 10^6 bytes read or written a second.
+// copyRate copies memory of a node on all cores concurrently, and returns 10^6 bytes read or written per second.
 func copyRate(cores []int, node *topology.Node, limit time.Duration) (float64, error) {
 	size := min(copyBytes, int(node.AvailableBytes/8)/len(cores)) &^ 4095
 	if size < 1<<20 {

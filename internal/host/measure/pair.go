@@ -12,13 +12,13 @@ import (
 
 const (
 	batches = 7
-	rounds  = 1000                  // round trips in a batch
-	slow    = 20 * time.Millisecond // for one pair: after it no further batch is begun
+	rounds  = 1000                  // round trips per batch
+	slow    = 20 * time.Millisecond // per pair: after it no further batch is begun
 )
 
-// measurePairs times a cache line between each two cores' first threads, and between the
-// threads of each core. Its loop is like that of measureCPUs, with another budget and words: a common
-// one would take four functions as parameters.
+// measurePairs measures a cache line between each two cores' first threads, and between the threads of each core. Its
+// loop resembles that of measureCPUs, with another time limit and other texts: a common function would have four
+// functions as parameters.
 func measurePairs(ctx context.Context, o Options, cpus []*topology.CPU, r *Result) error {
 	pairs := choosePairs(cpus)
 	end := time.Now().Add(pairBudget)
@@ -64,8 +64,7 @@ func stride(n int) int {
 	return 1
 }
 
-// choosePairs returns all pairs of the cores' first threads, and each core's first thread with
-// its others.
+// choosePairs returns all pairs of the cores' first threads, and each core's first thread with its others.
 func choosePairs(cpus []*topology.CPU) []Pair {
 	first := map[int]*topology.CPU{}
 	var firsts []*topology.CPU
@@ -86,7 +85,7 @@ func choosePairs(cpus []*topology.CPU) []Pair {
 	return pairs
 }
 
-// kind names the closest that two CPUs share.
+// kind returns the closest level that two CPUs share.
 func kind(a, b *topology.CPU) string {
 	switch {
 	case a.Core == b.Core:
@@ -101,15 +100,15 @@ func kind(a, b *topology.CPU) string {
 	return "machine"
 }
 
-// line is a word with a cache line to itself, and the neighbour that prefetchers fetch with it.
+// line is a word with a cache line of its own, and the neighbour that prefetchers fetch with it.
 type line struct {
 	_ [128]byte
 	v atomic.Uint32
 	_ [124]byte
 }
 
-// PingPong passes a cache line to and fro between the CPUs of two numbers for some ms, and returns the nanoseconds of one way.
-// It fails where this process may not run on them.
+// PingPong passes a cache line back and forth between two CPUs for some ms, and returns the nanoseconds of one way.
+// It fails if this process may not run on them.
 func PingPong(a, b int) (float64, error) {
 	var l line
 	const last = ^uint32(0)

@@ -46,7 +46,7 @@ func sendLatency(ctx context.Context, dev string, port int) (float64, error) {
 	defer server.Wait()
 	defer server.Process.Kill()
 	var last error
-	// The server does not report when it listens: the client asks until it does.
+	// The server does not report when it listens, so the client retries until it does.
 	for ctx.Err() == nil {
 		var out bytes.Buffer
 		client := exec.CommandContext(ctx, "ib_send_lat", append(args, "localhost")...)
@@ -66,8 +66,7 @@ func sendLatency(ctx context.Context, dev string, port int) (float64, error) {
 	return 0, fmt.Errorf("ib_send_lat: %v", last)
 }
 
-// parseSendLat reads perftest's table: a line of numbers, bytes, iterations, t_min, t_max,
-// t_typical in µs.
+// parseSendLat parses perftest's table: a line of numbers, bytes, iterations, t_min, t_max, t_typical in µs.
 func parseSendLat(s string) (us float64, ok bool) {
 	for _, line := range strings.Split(s, "\n") {
 		f := strings.Fields(line)

@@ -1,7 +1,7 @@
 /*
- * Preloaded, it forces the order in which a launcher and the child that it forks for a remote shell go on. The parent
- * waits until the child has closed FORKED_CLOSES descriptors, or has begun another program. A child that has closed so
- * many waits until the parent has called setpgid.
+ * Preloaded, it forces the order in which a launcher and the child that it forks for a remote shell continue. The
+ * parent waits until the child has closed FORKED_CLOSES descriptors, or has executed another program. A child that
+ * has closed that many waits until the parent has called setpgid.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -10,9 +10,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static int reached[2], went_on[2]; /* the child's and the parent's word */
+static int reached[2], went_on[2]; /* messages of the child and of the parent */
 static pid_t child;		   /* in the parent, until it has called setpgid */
-static long closes = -1;	   /* in the child, that are left */
+static long closes = -1;	   /* remaining ones, in the child */
 
 static void *next(const char *name)
 {
@@ -42,7 +42,7 @@ pid_t fork(void)
 	real_close()(reached[1]);
 	real_close()(went_on[0]);
 	while (read(reached[0], &c, 1) < 0)
-		; /* a signal: of the child, for one */
+		; /* interrupted by a signal, for example the child's */
 	real_close()(reached[0]);
 	child = pid;
 	return pid;

@@ -1,5 +1,5 @@
 /*
- * ranks: what a launcher made of our hosts, checked from within.
+ * ranks: checks from within how a launcher started ranks on the hosts.
  *
  *	ranks			every rank names its host; a ring and a sum over all ranks
  *	ranks exit RANK CODE	rank RANK leaves with CODE after MPI_Finalize
@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 /*
- * Leaves with code. With RANKS_LEAVE set MPI_Finalize is left out: MPICH 4.0's over UCX
- * and TCP waits for ranks that wait for it, half of the time (docs/mpi-troubleshooting.md).
+ * Exits with code. With RANKS_LEAVE set MPI_Finalize is skipped: in half of the runs MPICH 4.0's over UCX and TCP
+ * waits for ranks that wait for it (docs/mpi-troubleshooting.md).
  */
 static int leave(int code)
 {
@@ -27,7 +27,7 @@ static int leave(int code)
 
 		MPI_Barrier(MPI_COMM_WORLD);
 		fflush(stdout);
-		/* What the launcher still wants to hear (PMI-1). */
+		/* The launcher still expects this message (PMI-1). */
 		if (!fd || write(atoi(fd), "cmd=finalize\n", 13) != 13 || read(atoi(fd), answer, sizeof(answer)) <= 0)
 			_exit(99);
 		_exit(code);
@@ -56,7 +56,7 @@ static long ring(int rank, int size)
 
 int main(int argc, char **argv)
 {
-	enum { COUNT = 40000 }; /* doubles: past every eager limit */
+	enum { COUNT = 40000 }; /* doubles: above every eager limit */
 	static double in[COUNT], out[COUNT];
 	const char *mode = argc > 1 ? argv[1] : "check";
 	int rank, size, i, bad = 0;

@@ -15,7 +15,7 @@ import (
 // comments are the documentation of types ("Group") and fields ("Group.Count").
 type comments map[string]string
 
-// readComments reads those of the structs in a package's directory.
+// readComments reads the comments of the structs in a package's directory.
 func readComments(dir string) (comments, error) {
 	notTests := func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }
 	packages, err := parser.ParseDir(token.NewFileSet(), dir, notTests, parser.ParseComments)
@@ -59,8 +59,8 @@ func (c comments) add(decl *ast.GenDecl, s *ast.TypeSpec) {
 	}
 }
 
-// of returns a field's comment, which it must have. Go's comments begin with the name
-// of the field, which a table of keys need not say again.
+// of returns a field's comment, which must exist. Go's comments begin with the name of the field, which a table of
+// keys need not repeat.
 func (c comments) of(owner *spec.Type, f *spec.Field) (string, error) {
 	text := c[owner.Name+"."+f.GoName]
 	if text == "" {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPagesAreFresh fails when the types were changed and the pages were not made anew.
+// TestPagesAreFresh fails if the types were changed and the pages were not generated again.
 func TestPagesAreFresh(t *testing.T) {
 	made, err := pages("..")
 	if err != nil {

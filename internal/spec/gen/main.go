@@ -21,7 +21,7 @@ func main() {
 	}
 }
 
-// generate writes all pages to the directory out; source is that of package spec.
+// generate writes all pages to the directory out; source is the directory of package spec.
 func generate(source, out string) error {
 	pages, err := pages(source)
 	if err != nil {

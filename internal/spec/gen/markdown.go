@@ -15,8 +15,7 @@ var example []byte
 //go:embed rules.md
 var rules []byte
 
-// markdown returns the page: an example, the rules that hold for all keys, and a table
-// for each object.
+// markdown returns the page: an example, the rules for all keys, and a table for each object.
 func markdown(c comments) ([]byte, error) {
 	if _, err := spec.Parse("example.yaml", example); err != nil {
 		return nil, fmt.Errorf("the example is wrong: %w", err)
@@ -65,7 +64,7 @@ func below(at, key string) string {
 	return at + "." + key
 }
 
-// value says what may stand after a key.
+// value describes the possible values of a key.
 func value(at string, f *spec.Field) string {
 	var words []string
 	for _, w := range f.Enum {
@@ -99,7 +98,7 @@ func value(at string, f *spec.Field) string {
 	return prefix + text
 }
 
-// anchor is the link that Markdown makes of a heading.
+// anchor returns the link that Markdown makes of a heading.
 func anchor(heading string) string {
 	return strings.NewReplacer(".", "", "[", "", "]", "").Replace(strings.ToLower(heading))
 }

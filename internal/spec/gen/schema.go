@@ -8,8 +8,8 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// jsonSchema returns the file's schema (JSON Schema, draft 2020-12), which editors
-// complete and check with. It is weaker than spec.Parse: formats are left out.
+// jsonSchema returns the file's schema (JSON Schema, draft 2020-12), which editors use for completion and checks. It
+// is weaker than spec.Parse: formats are omitted.
 func jsonSchema(c comments) ([]byte, error) {
 	schema, err := schemaOf(c, spec.Schema(), nil)
 	if err != nil {
@@ -75,7 +75,7 @@ func schemaOf(c comments, t *spec.Type, f *spec.Field) (map[string]any, error) {
 	return scalarSchema(t, f), nil
 }
 
-// looseText describes the texts in lists and maps, which may be written like numbers.
+// looseText describes the texts in lists and maps, which may look like numbers.
 func looseText() map[string]any {
 	return map[string]any{"type": []string{"string", "number", "boolean"}}
 }

@@ -1,4 +1,4 @@
-// Package daemon is the way to a libvirtd of this host: its socket, its domains, and their QEMU's monitors.
+// Package daemon connects to a libvirtd of this host: its socket, its domains, and their QEMU's monitors.
 package daemon
 
 import (
@@ -11,14 +11,14 @@ import (
 
 // Address names a libvirtd of this host.
 type Address struct {
-	// Session: the user's own libvirtd; else the host's.
+	// Session selects the user's own libvirtd, otherwise the host's.
 	Session bool
-	// Socket is its socket; "": where libvirt puts it.
+	// Socket is the path of its socket; "": libvirt's default.
 	Socket string
 }
 
-// Default is the libvirtd that virsh takes when nothing is said: the host's for root, the user's own for others.
-// LIBVIRT_DEFAULT_URI chooses, as it does for virsh.
+// Default returns the libvirtd that virsh uses by default: the host's for root, the user's own for others.
+// LIBVIRT_DEFAULT_URI overrides it, as for virsh.
 func Default() (Address, error) {
 	if uri := os.Getenv("LIBVIRT_DEFAULT_URI"); uri != "" {
 		a, err := Parse(uri)
@@ -30,8 +30,8 @@ func Default() (Address, error) {
 	return Address{Session: os.Geteuid() != 0}, nil
 }
 
-// Parse reads a URI as virsh takes it: qemu:///system or qemu:///session, with ?socket=PATH where the socket is
-// elsewhere. "" is Default. It reads nothing else of the host.
+// Parse parses a URI as virsh does: qemu:///system or qemu:///session, with ?socket=PATH for another socket. "" is
+// Default. It reads nothing else of the host.
 func Parse(uri string) (Address, error) {
 	if uri == "" {
 		return Default()
@@ -59,7 +59,7 @@ func Parse(uri string) (Address, error) {
 	return a, nil
 }
 
-// String is the URI, as virsh -c takes it.
+// String returns the URI, as accepted by virsh -c.
 func (a Address) String() string {
 	s := a.path()
 	if a.Socket != "" {
@@ -68,7 +68,7 @@ func (a Address) String() string {
 	return s
 }
 
-// path is the URI as the daemon itself knows it.
+// path returns the URI as the daemon itself knows it.
 func (a Address) path() string {
 	if a.Session {
 		return "qemu:///session"
@@ -76,7 +76,8 @@ func (a Address) path() string {
 	return "qemu:///system"
 }
 
-// sockets are where the daemon may listen: the one for QEMU alone first, which newer distributions have.
+// sockets returns the paths where the daemon may listen: first that of the daemon for QEMU only, which newer
+// distributions have.
 func (a Address) sockets() []string {
 	dir := "/run/libvirt"
 	switch {
@@ -88,7 +89,7 @@ func (a Address) sockets() []string {
 	return []string{filepath.Join(dir, "virtqemud-sock"), filepath.Join(dir, "libvirt-sock")}
 }
 
-// stateDir is where the daemon has the pid files of its domains' QEMUs.
+// stateDir returns the directory in which the daemon keeps the pid files of its domains' QEMUs.
 func (a Address) stateDir() string {
 	if a.Session {
 		return filepath.Join(sessionDir(), "qemu", "run")
@@ -96,8 +97,8 @@ func (a Address) stateDir() string {
 	return "/run/libvirt/qemu"
 }
 
-// sessionDir is where the user's own daemon has its socket (virGetUserRuntimeDirectory): below XDG_RUNTIME_DIR, or
-// where a login without one has its cache.
+// sessionDir returns the directory of the user's own daemon's socket (virGetUserRuntimeDirectory): below
+// XDG_RUNTIME_DIR, or without that in the user's cache.
 func sessionDir() string {
 	dir := os.Getenv("XDG_RUNTIME_DIR")
 	if dir == "" {

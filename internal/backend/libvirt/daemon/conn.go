@@ -18,14 +18,14 @@ import (
 )
 
 // Conn is a connection to a libvirtd. Its methods may be called from several goroutines. A call ends with its
-// context; what it asked for may then still be done.
+// context; the requested operation may then still be done.
 type Conn struct {
 	Address Address
 	rpc     *lv.Libvirt
 	gone    chan struct{}
 }
 
-// NoDaemon says that no libvirtd answers at an address.
+// NoDaemon reports that no libvirtd answers at an address.
 type NoDaemon struct {
 	Address Address
 	Err     error
@@ -45,30 +45,31 @@ func (e *NoDaemon) Error() string {
 
 func (e *NoDaemon) Unwrap() error { return e.Err }
 
-// ErrLost is the error of a call whose connection ended before its answer: the daemon was ended or restarted.
+// ErrLost is the error of a call whose connection ended before its answer: the daemon was stopped or restarted.
 var ErrLost = errors.New("the connection to libvirtd ended: it was stopped or restarted")
 
-// wonBound is how long the socket of a daemon may take that was started at the same time as one that has ended.
+// wonBound bounds how long the socket may be missing of a daemon that was started at the same time as one that has
+// ended.
 const wonBound = 2 * time.Second
 
-// connectTimeout bounds what a daemon may take to say anything. A new one asks QEMU what it can do first.
+// connectTimeout bounds a daemon's first answer. A new daemon first queries QEMU's capabilities.
 const connectTimeout = 60 * time.Second
 
-// openTries bounds how often a connection is made again that ended before it said anything.
+// openTries bounds how often a connection that ended before its first answer is made again.
 const openTries = 3
 
-// Dial connects to the daemon at a. A user's own daemon that does not run is started, as virsh does; that ends by
-// itself when it has had neither clients nor domains for two minutes. *NoDaemon: there is none. ErrLost: daemons
-// there end what they accept.
+// Dial connects to the daemon at a. A user's own daemon that does not run is started, as virsh does; such a daemon
+// exits after two minutes without clients and domains. *NoDaemon: no daemon runs. ErrLost: the daemons there close
+// the connections that they accept.
 func Dial(ctx context.Context, a Address) (*Conn, error) {
 	return reach(ctx, a, a.Session && a.Socket == "" && os.Geteuid() != 0)
 }
 
-// Reach is Dial that starts no daemon.
+// Reach is Dial, but starts no daemon.
 func Reach(ctx context.Context, a Address) (*Conn, error) { return reach(ctx, a, false) }
 
-// reach connects to the daemon at a, and may start it. The socket of a daemon that is being killed still takes
-// connections: one that ends before its first answer has asked for nothing, so another is made.
+// reach connects to the daemon at a, and may start it. The socket of a daemon that is being killed still accepts
+// connections: one that ends before its first answer has requested nothing and is made again.
 func reach(ctx context.Context, a Address, start bool) (*Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, fmt.Errorf("nothing came in %v", connectTimeout))
 	defer cancel()
@@ -90,7 +91,7 @@ func reach(ctx context.Context, a Address, start bool) (*Conn, error) {
 	}
 }
 
-// open begins a session over a connected socket, which it takes over.
+// open begins a session over a connected socket, which it then owns.
 func open(ctx context.Context, a Address, raw net.Conn) (*Conn, error) {
 	w := &watched{Conn: raw, gone: make(chan struct{})}
 	c := &Conn{Address: a, rpc: lv.NewWithDialer(w), gone: w.gone}
@@ -102,7 +103,7 @@ func open(ctx context.Context, a Address, raw net.Conn) (*Conn, error) {
 	return c, nil
 }
 
-// watched is the socket, which says when it has ended. It is a dialer of itself.
+// watched is a socket that signals its end. It is its own dialer.
 type watched struct {
 	net.Conn
 	once sync.Once
@@ -119,7 +120,7 @@ func (w *watched) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// connect opens the first of a's sockets that somebody listens on.
+// connect opens the first of a's sockets on which a daemon listens.
 func connect(ctx context.Context, a Address) (net.Conn, error) {
 	var first error
 	for _, path := range a.sockets() {
@@ -128,7 +129,7 @@ func connect(ctx context.Context, a Address) (net.Conn, error) {
 		if err == nil {
 			return raw, nil
 		}
-		// A socket that may not be used says more than one that is not there.
+		// A socket without permission is more informative than a missing one.
 		if first == nil || errors.Is(first, fs.ErrNotExist) {
 			first = err
 		}
@@ -136,7 +137,7 @@ func connect(ctx context.Context, a Address) (net.Conn, error) {
 	return nil, plain(first)
 }
 
-// plain takes off what an error of the network's repeats.
+// plain removes the repetitions of a network error.
 func plain(err error) error {
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Addr == nil {
@@ -162,12 +163,12 @@ func await(ctx context.Context, a Address, ended <-chan struct{}) (net.Conn, err
 		select {
 		case <-ctx.Done():
 			return nil, err
-		case <-ended: // it has failed, or another that was started at the same time has won
+		case <-ended: // it has failed, or another daemon that was started at the same time has won
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, wonBound)
 			defer cancel()
 			ended = nil
-		case <-time.After(20 * time.Millisecond): // it makes its socket when it is ready: no event says so
+		case <-time.After(20 * time.Millisecond): // no event reports that the daemon has made its socket
 		}
 	}
 }
@@ -175,7 +176,7 @@ func await(ctx context.Context, a Address, ended <-chan struct{}) (net.Conn, err
 // Gone is closed when the connection has ended.
 func (c *Conn) Gone() <-chan struct{} { return c.gone }
 
-// Close ends the connection, and with it the domains that were made to end with it.
+// Close ends the connection, and the domains that were made to end with it.
 func (c *Conn) Close() error {
 	select {
 	case <-c.gone:
@@ -185,7 +186,7 @@ func (c *Conn) Close() error {
 	return c.rpc.Disconnect()
 }
 
-// call runs f, and returns when ctx is done before.
+// call runs f, and returns earlier if ctx is done.
 func call[T any](ctx context.Context, c *Conn, f func() (T, error)) (T, error) {
 	type answer struct {
 		v   T
@@ -213,7 +214,7 @@ type Said struct {
 
 func (e *Said) Error() string { return e.Text }
 
-// said makes an error of the library's one line that is harmless to print.
+// said turns an error of the library into one line that is harmless to print.
 func said(err error) error {
 	var e lv.Error
 	switch {
@@ -227,23 +228,23 @@ func said(err error) error {
 	return err
 }
 
-// is says whether err is libvirtd's error of that number.
+// is reports whether err is libvirtd's error of that number.
 func is(err error, code lv.ErrorNumber) bool {
 	var e *Said
 	return errors.As(err, &e) && e.Code == code
 }
 
-// IsNoDomain says whether err is that there is no such domain.
+// IsNoDomain reports whether err means that the domain does not exist.
 func IsNoDomain(err error) bool { return is(err, lv.ErrNoDomain) }
 
-// IsNotRunning says whether err is that a domain does not run.
+// IsNotRunning reports whether err means that a domain does not run.
 func IsNotRunning(err error) bool { return is(err, lv.ErrOperationInvalid) }
 
-// IsTaken says whether err is that a domain of that name is there already.
+// IsTaken reports whether err means that a domain of that name already exists.
 func IsTaken(err error) bool {
 	var e *Said
 	return is(err, lv.ErrDomExist) || errors.As(err, &e) && e.Code == lv.ErrOperationFailed && strings.Contains(e.Text, "already exists")
 }
 
-// IsBusy says whether err is that another call has held the domain for longer than libvirtd waits.
+// IsBusy reports whether err means that another call held the domain for longer than libvirtd waits.
 func IsBusy(err error) bool { return is(err, lv.ErrOperationTimeout) }

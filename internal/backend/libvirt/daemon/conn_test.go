@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A daemon that is being killed accepts a connection and ends it: another is made, a bounded number of times.
+// TestReachAgain: a daemon that is being killed accepts a connection and ends it. Another connection is made, a
+// bounded number of times.
 func TestReachAgain(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "libvirt-sock")
 	l, err := net.Listen("unix", socket)

@@ -14,7 +14,7 @@ import (
 	"nearmetal/internal/process"
 )
 
-// Since returns when the daemon at an address was started, by the wall clock, to 10 ms.
+// Since returns the start time of the daemon at an address, by the wall clock, to 10 ms.
 func (a Address) Since(ctx context.Context) (time.Time, error) {
 	raw, err := connect(ctx, a)
 	if err != nil {
@@ -28,8 +28,8 @@ func (a Address) Since(ctx context.Context) (time.Time, error) {
 	return began(pid)
 }
 
-// peer returns the process at the other end of a socket. Where systemd listened for it, it is the one daemon of root's
-// that there is.
+// peer returns the PID of the process at the other end of a socket. If systemd listened for it, the only daemon run
+// by root is returned.
 func peer(raw net.Conn) (int, error) {
 	s, ok := raw.(*net.UnixConn)
 	if !ok {
@@ -59,7 +59,7 @@ func peer(raw net.Conn) (int, error) {
 	return 0, errors.New("libvirtd answers, and its process is not found")
 }
 
-// isDaemon reports whether a process is a libvirtd of root's.
+// isDaemon reports whether a process is a libvirtd run by root.
 func isDaemon(pid int) bool {
 	p, err := process.Open(pid)
 	if err != nil {
@@ -69,7 +69,7 @@ func isDaemon(pid int) bool {
 	return p.Runs("libvirtd") || p.Runs("virtqemud")
 }
 
-// began returns when a process was started.
+// began returns the start time of a process.
 func began(pid int) (time.Time, error) {
 	start, err := process.Start(pid)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"nearmetal/test/nobody"
 )
 
-// The daemon is root's libvirtd or virtqemud, not any process of that name.
+// TestIsDaemon: the daemon is a libvirtd or virtqemud run by root, not any process of that name.
 func TestIsDaemon(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

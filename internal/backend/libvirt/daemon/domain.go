@@ -14,14 +14,14 @@ import (
 	"nearmetal/internal/backend/qemufacts"
 )
 
-// UUID is a domain's, as libvirt writes it: 8-4-4-4-12 digits.
+// UUID is a domain's UUID in libvirt's form: 8-4-4-4-12 digits.
 type UUID string
 
 // Domain is a domain that a libvirtd knows.
 type Domain struct {
 	Name string
 	UUID UUID
-	// Running: it has a QEMU.
+	// Running reports whether it has a QEMU.
 	Running bool
 	d       lv.Domain
 }
@@ -32,7 +32,7 @@ func domainOf(d lv.Domain) *Domain {
 		UUID: UUID(h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]), d: d}
 }
 
-// Versions are those of the daemon and of the QEMU that it takes, as major*1000000 + minor*1000 + micro.
+// Versions returns the versions of the daemon and of its QEMU, as major*1000000 + minor*1000 + micro.
 func (c *Conn) Versions(ctx context.Context) (daemon, qemu uint64, err error) {
 	if daemon, err = call(ctx, c, c.rpc.ConnectGetLibVersion); err != nil {
 		return 0, 0, err
@@ -41,7 +41,8 @@ func (c *Conn) Versions(ctx context.Context) (daemon, qemu uint64, err error) {
 	return daemon, qemu, err
 }
 
-// Capabilities returns what q35 machines of a type, "kvm" or "qemu", can have, as XML. emulator is QEMU's path; "": libvirt's choice.
+// Capabilities returns the capabilities of q35 machines of a type, "kvm" or "qemu", as XML. emulator is QEMU's path;
+// "": libvirt's choice.
 func (c *Conn) Capabilities(ctx context.Context, emulator, kind string) (string, error) {
 	one := func(s string) lv.OptString {
 		if s == "" {
@@ -54,7 +55,7 @@ func (c *Conn) Capabilities(ctx context.Context, emulator, kind string) (string,
 	})
 }
 
-// NoKVM returns why the daemon makes no domain of type kvm, in its own words; "": it does.
+// NoKVM returns the daemon's reason for not supporting domains of type kvm; "": it supports them.
 func (c *Conn) NoKVM(ctx context.Context) (string, error) {
 	_, err := c.Capabilities(ctx, "", "kvm")
 	var s *Said
@@ -64,7 +65,7 @@ func (c *Conn) NoKVM(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// Create makes a transient domain, which ends with this connection, and leaves it before its first instruction.
+// Create makes a transient domain, which ends with this connection, paused before its first instruction.
 func (c *Conn) Create(ctx context.Context, xml string) (*Domain, error) {
 	d, err := call(ctx, c, func() (lv.Domain, error) {
 		return c.rpc.DomainCreateXML(xml, lv.DomainStartAutodestroy|lv.DomainStartPaused)
@@ -75,7 +76,7 @@ func (c *Conn) Create(ctx context.Context, xml string) (*Domain, error) {
 	return domainOf(d), nil
 }
 
-// Find returns the domain with a UUID, or a name. See IsNoDomain.
+// Find returns the domain with a UUID or a name. See IsNoDomain.
 func (c *Conn) Find(ctx context.Context, name string) (*Domain, error) {
 	id, err := hex.DecodeString(strings.ReplaceAll(name, "-", ""))
 	d, err := call(ctx, c, func() (lv.Domain, error) {
@@ -90,10 +91,10 @@ func (c *Conn) Find(ctx context.Context, name string) (*Domain, error) {
 	return domainOf(d), nil
 }
 
-// maxDomains bounds what a daemon may list.
+// maxDomains bounds the list of domains that a daemon returns.
 const maxDomains = 1 << 14
 
-// List returns all domains, those that run first.
+// List returns all domains, running ones first.
 func (c *Conn) List(ctx context.Context) ([]*Domain, error) {
 	all, err := call(ctx, c, func() ([]lv.Domain, error) {
 		l, _, err := c.rpc.ConnectListAllDomains(1, lv.ConnectListDomainsActive|lv.ConnectListDomainsInactive)
@@ -113,13 +114,13 @@ func (c *Conn) List(ctx context.Context) ([]*Domain, error) {
 	return list, nil
 }
 
-// XML returns a domain's XML: as it runs, or, of one that does not, as it is defined.
+// XML returns the XML of a domain: of its running state, or if it does not run of its definition.
 func (c *Conn) XML(ctx context.Context, d *Domain) (string, error) {
 	return call(ctx, c, func() (string, error) { return c.rpc.DomainGetXMLDesc(d.d, 0) })
 }
 
-// Defined returns the XML from which a domain is started the next time, with its passwords if secrets; a transient one
-// has only what it runs as.
+// Defined returns the XML from which a domain is started the next time, with its passwords if secrets is set; for a
+// transient domain that of its running state.
 func (c *Conn) Defined(ctx context.Context, d *Domain, secrets bool) (string, error) {
 	flags := lv.DomainXMLInactive
 	if secrets {
@@ -145,7 +146,7 @@ func (c *Conn) Persistent(ctx context.Context, d *Domain) (bool, error) {
 	return n != 0, err
 }
 
-// Define makes a domain's XML what it is started from the next time.
+// Define sets the XML from which a domain is started the next time.
 func (c *Conn) Define(ctx context.Context, xml string) error {
 	return c.do(ctx, func() error { _, err := c.rpc.DomainDefineXMLFlags(xml, lv.DomainDefineValidate); return err })
 }
@@ -160,12 +161,12 @@ func (c *Conn) Resume(ctx context.Context, d *Domain) error {
 	return c.do(ctx, func() error { return c.rpc.DomainResume(d.d) })
 }
 
-// Suspend makes a domain's time stand still.
+// Suspend pauses a domain and its clock.
 func (c *Conn) Suspend(ctx context.Context, d *Domain) error {
 	return c.do(ctx, func() error { return c.rpc.DomainSuspend(d.d) })
 }
 
-// Destroy ends a domain at once; nil, too, for one that has ended.
+// Destroy ends a domain at once; nil also if it has already ended.
 func (c *Conn) Destroy(ctx context.Context, d *Domain) error {
 	err := c.do(ctx, func() error { return c.rpc.DomainDestroyFlags(d.d, lv.DomainDestroyDefault) })
 	if IsNoDomain(err) || IsNotRunning(err) {
@@ -174,12 +175,12 @@ func (c *Conn) Destroy(ctx context.Context, d *Domain) error {
 	return err
 }
 
-// Attach plugs a device, as XML, into a running domain, until that ends. See IsBusy.
+// Attach plugs a device, as XML, into a running domain until the domain ends. See IsBusy.
 func (c *Conn) Attach(ctx context.Context, d *Domain, xml string) error {
 	return c.do(ctx, func() error { return c.rpc.DomainAttachDeviceFlags(d.d, xml, uint32(lv.DomainAffectLive)) })
 }
 
-// Reset resets a domain, as its button would.
+// Reset resets a domain, like its reset button.
 func (c *Conn) Reset(ctx context.Context, d *Domain) error {
 	return c.do(ctx, func() error { return c.rpc.DomainReset(d.d, 0) })
 }
@@ -193,7 +194,7 @@ func (c *Conn) Runs(ctx context.Context, d *Domain) (bool, error) {
 	return lv.DomainState(state) == lv.DomainRunning, err
 }
 
-// Monitor is the monitor of a domain's QEMU, reached through the daemon.
+// Monitor returns the monitor of a domain's QEMU, reached through the daemon.
 func (c *Conn) Monitor(d *Domain) qemufacts.Monitor { return monitor{c, d} }
 
 type monitor struct {
@@ -201,7 +202,7 @@ type monitor struct {
 	d *Domain
 }
 
-// Execute runs a command of QMP. A command that QEMU refuses returns a *qemufacts.Refused.
+// Execute runs a QMP command. A command that QEMU rejects returns a *qemufacts.Refused.
 func (m monitor) Execute(ctx context.Context, command string, args, result any) error {
 	line, err := json.Marshal(struct {
 		Execute   string `json:"execute"`
@@ -235,20 +236,20 @@ func (m monitor) Execute(ctx context.Context, command string, args, result any) 
 	return nil
 }
 
-// End is how a domain ended, by libvirtd's account.
+// End is the way in which a domain ended, as reported by libvirtd.
 type End int
 
 // The ends.
 const (
 	EndShutdown  End = iota // the guest powered off
-	EndDestroyed            // somebody ended it
-	EndFailed               // QEMU crashed, or could not go on
+	EndDestroyed            // a user ended it
+	EndFailed               // QEMU crashed, or could not continue
 	EndOther                // migrated, saved
 )
 
-// Ends passes on the UUID of each domain that ends, and how, until the connection has ended. f must not block.
+// Ends calls f with the UUID of each domain that ends, and how it ended, until the connection ends. f must not block.
 func (c *Conn) Ends(f func(UUID, End)) error {
-	// A subscription that is ended early can block the library's reader: it lasts as long as the connection.
+	// Ending a subscription early can block the library's reader, so it lasts as long as the connection.
 	events, err := c.rpc.LifecycleEvents(context.Background())
 	if err != nil {
 		return said(err)
@@ -273,7 +274,7 @@ func (c *Conn) Ends(f func(UUID, End)) error {
 	return nil
 }
 
-// Shutdowns calls f with the reason that QEMU states when a domain's machine stops: guest-shutdown, guest-reset, ….
+// Shutdowns calls f with QEMU's reason when a domain's machine stops: guest-shutdown, guest-reset, ….
 func (c *Conn) Shutdowns(d *Domain, f func(reason string)) error {
 	events, err := c.rpc.SubscribeQEMUEvents(context.Background(), d.Name)
 	if err != nil {

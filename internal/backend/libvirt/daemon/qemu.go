@@ -19,12 +19,12 @@ import (
 	"nearmetal/internal/process"
 )
 
-// FindQEMU returns the process of a domain of the daemon at a, by the domain's name and UUID; nil: there is none. The
-// caller closes it. The daemon need not run.
+// FindQEMU returns the process of a domain of the daemon at a, by the domain's name and UUID; nil: none. The caller
+// closes it. The daemon need not run.
 //
-// Any user can start a process with a domain's UUID on its command line, so that alone proves nothing. The user's own
-// daemon runs QEMU as the user: there it must be a process of this user's. The host's daemon runs QEMU as another
-// user. There it is the process that holds the lock of the domain's pid file, which libvirt has QEMU inherit.
+// Any user can start a process with a domain's UUID on its command line, which therefore proves nothing. The user's
+// own daemon runs QEMU as the user, so the process must belong to this user. The host's daemon runs QEMU as another
+// user. Its QEMU is the process that holds the lock of the domain's pid file, which libvirt has QEMU inherit.
 func (a Address) FindQEMU(name string, id UUID) (*process.Process, error) {
 	if a.Session && os.Geteuid() != 0 {
 		return ownQEMU(id)
@@ -36,14 +36,14 @@ func (a Address) FindQEMU(name string, id UUID) (*process.Process, error) {
 	if p == nil || err != nil {
 		return nil, err
 	}
-	if !hasUUID(p.PID, id) { // another domain has the name now, or libvirtd's child has not become QEMU yet
+	if !hasUUID(p.PID, id) { // another domain has the name now, or libvirtd's child has not executed QEMU yet
 		p.Close()
 		return nil, nil
 	}
 	return p, nil
 }
 
-// ownQEMU returns the process of this user's that has a domain's UUID on its command line; nil: there is none.
+// ownQEMU returns the process of this user that has a domain's UUID on its command line; nil: none.
 func ownQEMU(id UUID) (*process.Process, error) {
 	list, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -62,7 +62,7 @@ func ownQEMU(id UUID) (*process.Process, error) {
 		if err != nil {
 			return nil, err
 		}
-		// All of them: a program that takes a user's rights when a stranger starts it keeps the stranger's real user.
+		// All four IDs are compared: a setuid program that a stranger starts keeps the stranger's real user.
 		if users, _, err := p.Owner(); err == nil && users == (process.IDs{me, me, me, me}) && hasUUID(pid, id) {
 			return p, nil
 		}
@@ -77,7 +77,7 @@ func hasUUID(pid int, id UUID) bool {
 	return err == nil && bytes.Contains(text, []byte("\x00-uuid\x00"+string(id)+"\x00"))
 }
 
-// lockHolder returns the process that holds the lock of a pid file, by the kernel's account; nil: none does.
+// lockHolder returns the process that holds the lock of a pid file according to the kernel; nil: none.
 func lockHolder(path string) (*process.Process, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,7 +94,7 @@ func lockHolder(path string) (*process.Process, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
 		return nil, fmt.Errorf("%s is not a file of libvirtd's: it belongs to user %d", path, st.Uid)
 	}
-	// A lock to read conflicts with locks to write only, which need a descriptor open for writing.
+	// A read lock conflicts only with write locks, which need a descriptor open for writing.
 	holder := func() (int, error) {
 		l := unix.Flock_t{Type: unix.F_RDLCK}
 		if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &l); err != nil {
@@ -119,7 +119,7 @@ func lockHolder(path string) (*process.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	// It held the lock before and after it was opened, so its number was not another's meanwhile.
+	// The process held the lock before and after it was opened, so its PID was not reused in between.
 	if again, err := holder(); again != pid || err != nil {
 		p.Close()
 		return nil, err
@@ -127,8 +127,8 @@ func lockHolder(path string) (*process.Process, error) {
 	return p, nil
 }
 
-// Inspector reads a running domain back, whoever made it, from its QEMU's monitor and from /proc. It fails for one
-// that does not run.
+// Inspector returns an inspector of a running domain, regardless of its creator, which reads QEMU's monitor and
+// /proc. It fails for a domain that does not run.
 func (c *Conn) Inspector(d *Domain) (backend.Inspector, error) {
 	p, err := c.Address.FindQEMU(d.Name, d.UUID)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"nearmetal/test/nobody"
 )
 
-// envPidFile has this test's program be a QEMU as libvirtd starts it: it holds the lock of the pid file that this names.
+// envPidFile makes this test's program act as a QEMU started by libvirtd: it holds the lock of the named pid file.
 const envPidFile = "NEARMETAL_TEST_PIDFILE"
 
 func TestMain(m *testing.M) {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 
 const domainID = "11111111-2222-4333-8444-555555555555"
 
-// start starts a program, which is ready when it says so, and ends with the test.
+// start starts a program, waits until it reports that it is ready, and ends it with the test.
 func start(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	in, err := cmd.StdinPipe()
@@ -62,7 +62,7 @@ func start(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// claimant starts a process of a user that has the domain's UUID on its command line, as its QEMU has.
+// claimant starts a process of a user with the domain's UUID on its command line, as the domain's QEMU has it.
 func claimant(t *testing.T, uid uint32) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", "echo ready; read line", "qemu", "-uuid", domainID, "-machine")
@@ -73,7 +73,7 @@ func claimant(t *testing.T, uid uint32) *exec.Cmd {
 	return start(t, cmd)
 }
 
-// found fails unless the process of the domain is pid; 0: there is none.
+// found fails unless the process of the domain is pid; 0: none.
 func found(t *testing.T, a Address, pid int) {
 	t.Helper()
 	p, err := a.FindQEMU("vm", domainID)
@@ -90,8 +90,8 @@ func found(t *testing.T, a Address, pid int) {
 	}
 }
 
-// Whoever has a domain's UUID on its command line is not its QEMU: that is who holds the lock of libvirt's pid file, also
-// where the number that stands in the file is another's since.
+// TestFindQEMU: a process with a domain's UUID on its command line is not its QEMU. The QEMU is the process that
+// holds the lock of libvirt's pid file, even if the PID in the file has been reused.
 func TestFindQEMU(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: another user's libvirtd is found by its processes")
@@ -110,7 +110,7 @@ func TestFindQEMU(t *testing.T) {
 		t.Fatal(err)
 	}
 	found(t, a, 0)
-	// A reader's lock is nobody's claim.
+	// A read lock is not evidence.
 	f, err := os.Open(path)
 	if err == nil {
 		err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK})
@@ -145,7 +145,7 @@ func TestFindQEMU(t *testing.T) {
 	}
 }
 
-// A user's own libvirtd runs QEMU as this user: no stranger's process is taken.
+// TestFindOwnQEMU: a user's own libvirtd runs QEMU as this user; a stranger's process is never returned.
 func TestFindOwnQEMU(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for a second user")

@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// programs are the user's own daemon: the one for QEMU alone, or the one for all.
+// programs are the user's own daemons: the one for QEMU only, and the one for all hypervisors.
 var programs = []string{"virtqemud", "libvirtd"}
 
-// idle is how long, in seconds, such a daemon stays without clients and domains, as virsh has it.
+// idle is the time in seconds after which such a daemon exits without clients and domains, as with virsh.
 const idle = "120"
 
-// startSession starts the user's own daemon, in a session of its own: it outlives this process and its terminal. ended is
-// closed if it ends while this process runs.
+// startSession starts the user's own daemon, in a session of its own: it outlives this process and its terminal.
+// ended is closed if the daemon ends while this process runs.
 func startSession() (ended <-chan struct{}, err error) {
 	path := os.Getenv("LIBVIRTD_PATH") // as for libvirt's own clients
 	for _, name := range programs {

@@ -12,22 +12,22 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// Domain is what the hook has to know of a domain.
+// Domain is the part of a domain that the hook uses.
 type Domain struct {
 	UUID    string
-	Name    string // libvirt's: instance-00000001
-	Project string // of OpenStack: a UUID
-	Group   string // of servers
+	Name    string // libvirt's name: instance-00000001
+	Project string // OpenStack's project: a UUID
+	Group   string // group of servers
 	Flavor  string
 	Specs   map[string]string // the flavor's extra specs
 	Bus     string            // BusPCIe (q35), BusPCI (i440fx), or "" for a machine without either
-	Port    int               // number of a PCI Express root port that is free; 0: there is none
-	Node    int               // NUMA node of this host that the first of its memory is on; -1: any
-	Reboots bool              // a reset lets it start again
-	User    int               // that its QEMU runs as, where libvirtd says so by number; else -1
+	Port    int               // number of a free PCI Express root port; 0: none
+	Node    int               // NUMA node of this host with the first part of its memory; -1: any
+	Reboots bool              // a reset restarts it
+	User    int               // user of its QEMU, if libvirtd reports it by number; else -1
 }
 
-// What a region can be plugged into.
+// Buses into which a region can be plugged.
 const (
 	BusPCIe = "pcie"
 	BusPCI  = "pci"
@@ -38,11 +38,11 @@ const xmlMax = 8 << 20
 
 var (
 	uuidForm    = lazyregexp.New(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-	projectForm = lazyregexp.New(`^[0-9a-fA-F-]{1,64}$`) // Keystone's have no dashes
+	projectForm = lazyregexp.New(`^[0-9a-fA-F-]{1,64}$`) // Keystone's IDs have no dashes
 	machineForm = lazyregexp.New(`^pc-(i440fx|q35)-|^(pc|q35)$`)
 )
 
-// novaSpace is how the namespace of Nova's metadata begins; 1.0 or 1.1 follows.
+// novaSpace is the prefix of the namespace of Nova's metadata, followed by 1.0 or 1.1.
 const novaSpace = "http://openstack.org/xmlns/libvirt/nova/"
 
 type xmlDomain struct {
@@ -96,7 +96,7 @@ type xmlDevice struct {
 	} `xml:"address"`
 }
 
-// ParseDomain reads a domain's XML. It returns nil for one that is not Nova's.
+// ParseDomain parses a domain's XML. It returns nil for a domain that is not Nova's.
 func ParseDomain(r io.Reader) (*Domain, error) {
 	text, err := io.ReadAll(io.LimitReader(r, xmlMax+1))
 	if err != nil {
@@ -133,7 +133,7 @@ func ParseDomain(r io.Reader) (*Domain, error) {
 	for _, s := range nova.Flavor.Specs {
 		d.Specs[s.Name] = strings.TrimSpace(s.Value)
 	}
-	for _, l := range x.Labels { // +64055:+64055 of model dac are user and group of a domain that runs
+	for _, l := range x.Labels { // +64055:+64055 of model dac are user and group of a running domain
 		user, _, _ := strings.Cut(strings.TrimSpace(l.Label), ":")
 		if n, err := strconv.ParseUint(strings.TrimPrefix(user, "+"), 10, 31); err == nil && l.Model == "dac" {
 			d.User = int(n)
@@ -149,7 +149,7 @@ func ParseDomain(r io.Reader) (*Domain, error) {
 		d.Node = list[0]
 	}
 	if x.Type.Arch != "x86_64" || !machineForm().MatchString(x.Type.Machine) {
-		return d, nil // without a bus that is known
+		return d, nil // without a known bus
 	}
 	d.Bus = BusPCI
 	if strings.Contains(x.Type.Machine, "q35") {
@@ -158,7 +158,7 @@ func ParseDomain(r io.Reader) (*Domain, error) {
 	return d, nil
 }
 
-// freePort returns the number of the last root port that no device is in; 0: all are taken.
+// freePort returns the number of the last root port without a device; 0: all are used.
 func freePort(list []xmlDevice) int {
 	taken := map[string]bool{}
 	for _, d := range list {
@@ -176,8 +176,8 @@ func freePort(list []xmlDevice) int {
 	return port
 }
 
-// GroupOf is the group of a server: its name up to the last '-' or '.'. nearmetal names servers CLUSTER-VM, as Nova
-// names those that are made together NAME-1, NAME-2. Nova writes no server group into a domain's XML.
+// GroupOf returns the group of a server: its name up to the last '-' or '.'. nearmetal names servers CLUSTER-VM, and
+// Nova names servers that are created together NAME-1, NAME-2. Nova writes no server group into a domain's XML.
 func GroupOf(server string) string {
 	if i := strings.LastIndexAny(server, "-."); i > 0 {
 		return server[:i]

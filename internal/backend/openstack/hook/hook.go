@@ -14,9 +14,10 @@ import (
 	"nearmetal/internal/process"
 )
 
-// Hook does what is to be done for an operation of libvirt's on a domain (libvirt's docs/hooks.rst): prepare makes the
-// region, started has it plugged, release ends it. in is the domain's XML. An error keeps the domain from starting, and its line
-// is what Nova reports as the server's fault. What it starts has none of its streams, on whose end libvirtd waits.
+// Hook handles an operation of libvirt on a domain (libvirt's docs/hooks.rst): prepare makes the region, started has
+// it plugged, release ends it. in is the domain's XML. An error prevents the domain from starting, and Nova reports
+// its line as the server's fault. Processes that Hook starts inherit none of its streams, because libvirtd waits for
+// these to end.
 func (p Paths) Hook(operation string, in io.Reader) error {
 	switch operation {
 	case "prepare", "started", "release", "reconnect":
@@ -47,7 +48,7 @@ func (p Paths) Hook(operation string, in io.Reader) error {
 	return p.started(d, c)
 }
 
-// prepare joins a domain that will start to its group's region, which is made if it is not there.
+// prepare joins a domain that will start to its group's region, which is created if it does not exist.
 func (p Paths) prepare(d *Domain, r *Region) error {
 	switch {
 	case d.Bus == "":
@@ -92,7 +93,7 @@ func (p Paths) prepare(d *Domain, r *Region) error {
 	return nil
 }
 
-// leave takes a VM off a region. It reports whether it was there.
+// leave removes a VM from a region. It reports whether the VM was a member.
 func (r *Region) leave(p Paths, uuid string) bool {
 	for i := range r.VMs {
 		if r.VMs[i].UUID == uuid {
@@ -104,7 +105,7 @@ func (r *Region) leave(p Paths, uuid string) bool {
 	return false
 }
 
-// member finds a domain's region and its place there; nil: it has none.
+// member finds a domain's region and its member there; nil: none.
 func (p Paths) member(uuid string) (*Region, *Member, error) {
 	list, err := p.List()
 	if err != nil {
@@ -120,7 +121,7 @@ func (p Paths) member(uuid string) (*Region, *Member, error) {
 	return nil, nil, nil
 }
 
-// started opens the memory to the QEMU that has just been started, and has it plugged.
+// started gives the newly started QEMU access to the memory, and has the region plugged.
 func (p Paths) started(d *Domain, c *Config) error {
 	l, err := p.lock()
 	if err != nil {
@@ -149,16 +150,16 @@ func (p Paths) started(d *Domain, c *Config) error {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	return cmd.Start() // nobody waits for it: libvirtd does not end this start before this process has ended
+	return cmd.Start() // not waited for: libvirtd does not complete this start before this process has ended
 }
 
-// findQEMU returns the process of a domain of the host's libvirtd, which Nova's are; nil: there is none.
+// findQEMU returns the process of a domain of the host's libvirtd, where Nova's domains are; nil: none.
 func findQEMU(name, uuid string) (*process.Process, error) {
 	return daemon.Address{}.FindQEMU(name, daemon.UUID(uuid))
 }
 
-// own makes a QEMU's user the owner of a region's memory. All of a region's VMs run as one user. said is the user that libvirtd
-// runs this QEMU as, by its own account; -1: it does not say.
+// own makes a QEMU's user the owner of a region's memory. All of a region's VMs run as one user. said is the user of
+// this QEMU as reported by libvirtd; -1: not reported.
 func own(path string, q *process.Process, said int) error {
 	users, groups, err := q.Owner()
 	if err != nil {
@@ -182,7 +183,7 @@ func own(path string, q *process.Process, said int) error {
 	return os.Lchown(path, user, group)
 }
 
-// release takes a domain that has ended off its region, and removes what has no VM any more.
+// release removes a domain that has ended from its region, and removes regions without a VM.
 func (p Paths) release(d *Domain, ended bool) error {
 	if _, err := os.Lstat(p.State); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -18,13 +18,13 @@ import (
 	"nearmetal/internal/text"
 )
 
-// journalName is the transactions' in the host's journals.
+// journalName is the name of the transactions in the host's journals.
 const journalName = "openstack-region"
 
-// hookHeader begins the hook's program: by it we know our own.
+// hookHeader begins the hook's program and identifies it as nearmetal's.
 const hookHeader = "#!/bin/sh\n# Written by nearmetal host openstack-region install; nearmetal host openstack-region remove removes it.\n"
 
-// leastLibvirt is the first release that runs several hooks (qemu.d), as libvirt counts releases.
+// leastLibvirt is the first release that runs several hooks (qemu.d), in libvirt's version numbers.
 const leastLibvirt = 6005000
 
 func hookText(program string) string {
@@ -32,8 +32,8 @@ func hookText(program string) string {
 	return hookHeader + "[ -x " + q + " ] || exit 0\nexec " + q + " host openstack-region hook \"$@\"\n"
 }
 
-// Install writes the hook and its configuration, both at once or neither. Where they are there already the configuration
-// is replaced. Nothing that is not nearmetal's is touched. It returns whether the hook is new to this host.
+// Install writes the hook and its configuration, both at once or neither. If they exist, the configuration is
+// replaced. Files that are not nearmetal's are never changed. It returns whether the hook is new to this host.
 func (p Paths) Install(ctx context.Context, c *Config) (fresh bool, err error) {
 	if err := c.Check(); err != nil {
 		return false, err
@@ -80,7 +80,7 @@ func (p Paths) install(c *Config) (fresh bool, err error) {
 	return fresh, t.Commit()
 }
 
-// enough asks libvirtd whether it runs hooks of qemu.d.
+// enough returns an error unless libvirtd runs hooks of qemu.d.
 func enough(ctx context.Context, c *Config) error {
 	a, err := daemon.Parse(c.Connect)
 	if err != nil {
@@ -102,7 +102,7 @@ func enough(ctx context.Context, c *Config) error {
 	return err
 }
 
-// ours reports whether the hook has to be made. It fails where another's is in its place.
+// ours reports whether the hook has to be created. It fails if another program's hook has its name.
 func (p Paths) ours() (fresh bool, err error) {
 	text, err := os.ReadFile(p.HookFile)
 	switch {
@@ -116,8 +116,8 @@ func (p Paths) ours() (fresh bool, err error) {
 	return false, nil
 }
 
-// Remove removes what Install wrote, and what is left of regions. It refuses while a VM has a region: nobody would
-// remove that when the VM ends. It returns what it undid.
+// Remove removes the files that Install wrote, and remains of regions. It fails while a VM has a region, because
+// nobody would remove the region when the VM ends. It returns the changes that it undid.
 func (p Paths) Remove() ([]journal.Change, error) {
 	if _, err := p.Sweep(); err != nil {
 		return nil, err
@@ -137,14 +137,14 @@ func (p Paths) Remove() ([]journal.Change, error) {
 	if err != nil {
 		return did, err
 	}
-	// Empty but for the lock. A hook that runs makes them again.
+	// The directory contains only the lock by now. A running hook makes them again.
 	os.Remove(filepath.Join(p.State, "lock"))
 	os.Remove(p.State)
 	os.Remove(p.Memory)
 	return did, nil
 }
 
-// Status is what is there on this host.
+// Status describes the installation on this host.
 type Status struct {
 	Installed bool      `json:"installed"`
 	Active    bool      `json:"active"` // libvirtd runs the hook
@@ -152,7 +152,7 @@ type Status struct {
 	Regions   []*Region `json:"regions"`
 }
 
-// Status reads what is there. It changes nothing, and asks libvirtd for nothing but its version. It is for root.
+// Status reads the installation. It changes nothing, and asks libvirtd only for its version. It requires root.
 func (p Paths) Status(ctx context.Context) (*Status, error) {
 	list, err := p.List()
 	if err != nil {

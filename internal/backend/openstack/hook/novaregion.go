@@ -1,9 +1,10 @@
-// Package hook puts a region between the VMs that an unpatched OpenStack Nova starts on this host. A hook of
-// libvirt's (Hook) makes the region before the first VM of a group starts, and removes it after the last. Another
-// process (Plug) plugs it into a VM that has just started, since a hook may not call libvirtd.
+// Package hook creates a region shared by the VMs that an unpatched OpenStack Nova starts on this host. A libvirt
+// hook (Hook) creates the region before the first VM of a group starts, and removes it after the last. Another
+// process (Plug) plugs it into a VM that has just started, because a hook must not call libvirtd.
 //
-// A region is for one project, one group of servers and one size. Nothing that Nova does not write into a domain's XML is
-// asked for. What is known of a region is one file in State; its memory is a file that only root can reach.
+// A region belongs to one project, one group of servers and one size. The package uses only information that Nova
+// writes into a domain's XML. The record of a region is one file in State; its memory is a file that only root can
+// access.
 package hook
 
 import (
@@ -24,17 +25,17 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Paths are where things of this host are. Tests have others.
+// Paths are the locations of files on this host. Tests use others.
 type Paths struct {
-	Config   string // of the site: what Install writes
+	Config   string // the site's configuration, written by Install
 	HookFile string // the hook's program
-	State    string // what is known of the regions that there are; gone at a reboot, as they are
-	Memory   string // of the regions: a directory of root's own below Shared
-	Shared   string // where libvirt looks for memory by its name
-	Journal  string // of the changes to this host
+	State    string // records of the existing regions; removed by a reboot, as the regions are
+	Memory   string // memory of the regions: a directory owned by root below Shared
+	Shared   string // directory where libvirt looks up memory by name
+	Journal  string // journal of the changes to this host
 }
 
-// Host are the paths of this host.
+// Host has the paths of this host.
 var Host = Paths{
 	Config:   "/etc/nearmetal/openstack-region.json",
 	HookFile: "/etc/libvirt/hooks/qemu.d/nearmetal-region",
@@ -44,18 +45,18 @@ var Host = Paths{
 	Journal:  "/var/lib/nearmetal",
 }
 
-// ExtraSpec is the extra spec of a flavor that has the region's size: nearmetal:region=64MiB. Nova writes extra specs
+// ExtraSpec is the extra spec of a flavor with the region's size: nearmetal:region=64MiB. Nova writes extra specs
 // into the domain's XML from its releases of late 2025 on.
 const ExtraSpec = openstack.RegionSpec
 
-// Config is what an administrator has settled for this host.
+// Config is an administrator's configuration of this host.
 type Config struct {
 	Version int    `json:"version"` // 1
-	Program string `json:"program"` // nearmetal, an absolute path
-	Connect string `json:"connect"` // libvirtd's address, as virsh -c takes it
-	// Installed is when the hook was made: a libvirtd that is older does not run it.
+	Program string `json:"program"` // absolute path of nearmetal
+	Connect string `json:"connect"` // libvirtd's address, as accepted by virsh -c
+	// Installed is when the hook was installed: a libvirtd that was started earlier does not run it.
 	Installed time.Time `json:"installed"`
-	// Flavors are sizes of regions by the names of flavors, for a Nova that writes no extra specs.
+	// Flavors maps names of flavors to sizes of regions, for a Nova that writes no extra specs.
 	Flavors map[string]spec.Size `json:"flavors,omitempty"`
 }
 
@@ -67,7 +68,7 @@ const (
 
 var flavorForm = lazyregexp.New(`^[^\x00-\x1f\x7f"<>&]{1,255}$`)
 
-// CheckSize refuses what no region can be: its device's size is a power of two.
+// CheckSize rejects sizes that no region can have: the size of its device is a power of two.
 func CheckSize(n spec.Size) error {
 	if bits.OnesCount64(uint64(n)) != 1 || uint64(n) < region.MinBytes || uint64(n) > region.MaxBytes {
 		return fmt.Errorf("a region of %s: a power of two, at least 1MiB", n)
@@ -75,7 +76,7 @@ func CheckSize(n spec.Size) error {
 	return nil
 }
 
-// Check refuses what would not work.
+// Check rejects a configuration that would not work.
 func (c *Config) Check() error {
 	switch {
 	case c.Version != configVersion:
@@ -96,7 +97,7 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// ReadConfig reads what Install wrote. The error is fs.ErrNotExist where it did not.
+// ReadConfig reads the file that Install wrote. The error is fs.ErrNotExist if the file does not exist.
 func (p Paths) ReadConfig() (*Config, error) {
 	f, err := os.Open(p.Config)
 	if err != nil {
@@ -115,7 +116,7 @@ func (p Paths) ReadConfig() (*Config, error) {
 	return c, nil
 }
 
-// size returns the size of the region that a flavor promises in bytes; 0: none.
+// size returns the size in bytes of the region that a flavor promises; 0: none.
 func (c *Config) size(d *Domain) (spec.Size, error) {
 	if s, ok := d.Specs[ExtraSpec]; ok {
 		n, err := spec.ParseSize(s)
@@ -130,7 +131,7 @@ func (c *Config) size(d *Domain) (spec.Size, error) {
 	return c.Flavors[d.Flavor], nil
 }
 
-// List returns the regions that there are, by project and group. It changes nothing.
+// List returns the existing regions, by project and group. It changes nothing.
 func (p Paths) List() ([]*Region, error) {
 	files, err := os.ReadDir(p.State)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -26,7 +26,7 @@ const (
 	projectB = "0123456789abcdef0123456789abcdef"
 )
 
-// nova is a domain as Nova writes it, with what the hook reads.
+// nova is a domain as Nova writes it, with the parts that the hook reads.
 type nova struct {
 	uuid, server, project, flavor, specs, machine, devices, tune string
 }
@@ -126,7 +126,7 @@ func TestParseDomain(t *testing.T) {
 	}
 }
 
-// newPaths are those of a host for a test, with the hook's configuration.
+// newPaths returns the paths of a test's host, with the hook's configuration.
 func newPaths(t *testing.T) Paths {
 	t.Helper()
 	dir := t.TempDir()
@@ -152,15 +152,15 @@ func (n nova) hook(t *testing.T, p Paths, op string) error {
 	return p.Hook(op, strings.NewReader(n.xml()))
 }
 
-// memories are the files of regions, by name.
+// memories returns the files of regions, by name.
 func (p Paths) memories(t *testing.T) []string {
 	t.Helper()
 	list, _ := filepath.Glob(p.Memory + "/*")
 	return list
 }
 
-// A region is there from the first VM's start to the last one's end. Another project, another group and another size
-// have another, and what is left is zeros.
+// TestHook: a region exists from the first VM's start to the last VM's end. Another project, group or size has
+// another region, and zeroes remain of a removed one.
 func TestHook(t *testing.T) {
 	p := newPaths(t)
 	a0 := nova{uuid: id(1), server: "demo-vm0", project: projectA, flavor: "hpc.1"}
@@ -230,7 +230,8 @@ func TestHook(t *testing.T) {
 	}
 }
 
-// What cannot have a region does not start, and says why; what has none promised is left alone.
+// TestHookRefuses: a VM that cannot have its promised region does not start, with an error; a VM without a promised
+// region is not affected.
 func TestHookRefuses(t *testing.T) {
 	p := newPaths(t)
 	base := nova{uuid: id(1), server: "demo-vm0", project: projectA, flavor: "hpc.1"}
@@ -277,8 +278,8 @@ func spec3(size string) string {
 	return `<nova:extraSpecs><nova:extraSpec name="nearmetal:region">` + size + `</nova:extraSpec></nova:extraSpecs>`
 }
 
-// What a kill leaves is removed by the next that looks: doors, memory without a record, records without memory, VMs
-// whose libvirtd is gone and that have no QEMU.
+// TestSweep: the next operation removes the remains of a kill: doors, memory without a record, records without
+// memory, VMs whose libvirtd has ended and that have no QEMU.
 func TestSweep(t *testing.T) {
 	p := newPaths(t)
 	n := nova{uuid: id(1), server: "demo-vm0", project: projectA, flavor: "hpc.1"}
@@ -296,7 +297,7 @@ func TestSweep(t *testing.T) {
 		t.Errorf("a VM that starts: %d, %v, %v", n, err, doors())
 	}
 	r, _, _ := p.member(id(1))
-	r.VMs[0].DaemonStart = "1" // another process had this number
+	r.VMs[0].DaemonStart = "1" // another process had this PID
 	if err := errors.Join(p.write(r), os.WriteFile(p.Memory+"/"+strings.Repeat("a", 32), []byte("x"), 0o600), os.WriteFile(p.Memory+"/other", nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +314,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// The region goes to the user of a QEMU that libvirtd started as this user.
+// TestOwn: the region's owner becomes the user as whom libvirtd started the QEMU.
 func TestOwn(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -353,7 +354,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// A directory that another user made where all may write is not taken.
+// TestPrivate: a directory that another user made in a world-writable place is rejected.
 func TestPrivate(t *testing.T) {
 	p := newPaths(t)
 	n := nova{uuid: id(1), server: "demo-vm0", project: projectA, flavor: "hpc.1"}
@@ -372,14 +373,14 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
-// The memory is on the node that the plan of Nova's says.
+// TestNode: the memory is on the node that Nova's placement selects.
 func TestNode(t *testing.T) {
 	p := newPaths(t)
 	n := nova{uuid: id(1), server: "demo-vm0", project: projectA, flavor: "hpc.1", tune: "<numatune><memory mode='strict' nodeset='0'/></numatune>"}
 	if err := n.hook(t, p, "prepare"); err != nil {
 		t.Fatal(err)
 	}
-	// A record without memory, as a kill leaves it, gets its memory with the next VM.
+	// A record without memory, as left by a kill, gets its memory with the next VM.
 	os.Remove(p.memories(t)[0])
 	n.uuid = id(3)
 	if err := n.hook(t, p, "prepare"); err != nil || len(p.memories(t)) != 1 {
@@ -434,8 +435,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Killed at any step of its being installed or removed, the hook and its configuration are both there or neither, once
-// recovery has run, and what others have there stays.
+// TestKilled: if the installation or removal is killed at any step, the hook and its configuration both exist or
+// neither does once recovery has run, and other programs' files remain.
 func TestKilled(t *testing.T) {
 	for _, what := range []string{"install", "remove"} {
 		for n, ended := 1, false; !ended; n++ {
@@ -478,8 +479,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// Killed at any step, the hook and what it starts leave nothing that the domain's release does not remove. libvirt runs that
-// whenever a start fails, and at each end.
+// TestHookKilled: if killed at any step, the hook and the processes it starts leave nothing that the domain's release
+// does not remove. libvirt runs the release whenever a start fails, and at each end.
 func TestHookKilled(t *testing.T) {
 	n0 := nova{uuid: id(1), server: "demo-vm0", project: projectA, flavor: "hpc.1"}
 	for what, least := range map[string]int{"prepare": 2, "plug": 3, "release": 4} {
@@ -522,7 +523,8 @@ func TestHookKilled(t *testing.T) {
 	}
 }
 
-// Installed again, the flavors are the new ones and the hook is as old as it was. Another's hook of that name stays.
+// TestInstallAgain: a second installation replaces the flavors and keeps the hook's age. Another program's hook of
+// that name remains.
 func TestInstallAgain(t *testing.T) {
 	p := newPaths(t)
 	before, err := p.ReadConfig()
@@ -559,7 +561,7 @@ func TestInstallAgain(t *testing.T) {
 	}
 }
 
-// The hook's program runs nearmetal, and lets a start be where nearmetal is not any more.
+// TestHookText: the hook's program runs nearmetal, and does not affect a start if nearmetal is no longer installed.
 func TestHookText(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "it's here")
@@ -582,7 +584,7 @@ func TestHookText(t *testing.T) {
 	}
 }
 
-// Nobody else's lock is waited for here: it is free after each operation.
+// TestLockFree: the lock is free after each operation, so that no operation here waits for another's lock.
 func TestLockFree(t *testing.T) {
 	p := newPaths(t)
 	n := nova{uuid: id(1), server: "demo-vm0", project: projectA, flavor: "hpc.1"}
@@ -601,7 +603,7 @@ func TestLockFree(t *testing.T) {
 	}
 }
 
-// The hook finds a cluster's servers in one group, whatever their VMs are called.
+// TestGroupOfServer: the hook assigns a cluster's servers to one group, regardless of their VMs' names.
 func TestGroupOfServer(t *testing.T) {
 	for _, vm := range []string{"vm0", "io-node", "a-b-c12"} {
 		if name := openstack.ServerName("de-mo", vm); GroupOf(name) != "de-mo" {

@@ -14,12 +14,12 @@ import (
 	"nearmetal/internal/backend/libvirt/daemon"
 )
 
-// plugWait bounds how long libvirtd may take to end a start and plug the region in.
+// plugWait bounds the time in which libvirtd has to complete a start and plug the region.
 const plugWait = 5 * time.Minute
 
-// Plug plugs the region into a domain that has started. Then the VM is reset, unless it was started paused: its firmware
-// may have looked for devices before, and sets addresses and windows of the bus up only then. It is at its first
-// instructions, so nothing is lost. What fails is written into the region's record, which status shows.
+// Plug plugs the region into a domain that has started. Then it resets the VM, unless the VM was started paused: its
+// firmware sets addresses and windows of the bus up only once, and may have looked for devices before. The VM is at
+// its first instructions, so nothing is lost. A failure is written into the region's record, which status prints.
 func (p Paths) Plug(ctx context.Context, uuid string) error {
 	if !uuidForm().MatchString(uuid) {
 		return fmt.Errorf("%.60q is not a UUID of a domain", uuid)
@@ -38,7 +38,7 @@ func (p Paths) Plug(ctx context.Context, uuid string) error {
 	return errors.Join(err, p.settle(uuid, err))
 }
 
-// openDoor adds a name to a region's memory that libvirtd finds, which nobody can guess.
+// openDoor adds a name to a region's memory under which libvirtd finds it, and which nobody can guess.
 func (p Paths) openDoor(uuid string) (door string, size uint64, err error) {
 	l, err := p.lock()
 	if err != nil {
@@ -66,7 +66,7 @@ func (p Paths) openDoor(uuid string) (door string, size uint64, err error) {
 	return m.Door, uint64(r.Size), err
 }
 
-// settle takes the name away again, and writes down what became of it.
+// settle removes that name, and records the result.
 func (p Paths) settle(uuid string, problem error) error {
 	l, err := p.lock()
 	if err != nil {
@@ -86,7 +86,7 @@ func (p Paths) settle(uuid string, problem error) error {
 	return p.write(r)
 }
 
-// plug asks libvirtd, which answers when it has ended the start.
+// plug asks libvirtd, which answers when it has completed the start.
 func plug(ctx context.Context, c *Config, uuid, door string, size uint64) error {
 	a, err := daemon.Parse(c.Connect)
 	if err != nil {
@@ -114,7 +114,8 @@ func plug(ctx context.Context, c *Config, uuid, door string, size uint64) error 
 	case d.Bus == BusPCIe && d.Port == 0:
 		return errors.New("no PCI Express root port is free any more")
 	}
-	// A start holds the domain while the hook of "started" runs, and some other call may: libvirtd says so after 30 s.
+	// A start holds the domain while the hook of "started" runs, and so may other calls: libvirtd reports that after
+	// 30 s.
 	for {
 		if err = v.Attach(ctx, x, device(d, door, size)); err == nil || !daemon.IsBusy(err) {
 			break
@@ -130,8 +131,8 @@ func plug(ctx context.Context, c *Config, uuid, door string, size uint64) error 
 	return v.Reset(ctx, x)
 }
 
-// device is the region as libvirt takes it. By itself libvirt looks for a conventional PCI slot, which a machine with root
-// ports has not.
+// device returns the region's device in libvirt's XML. By default libvirt looks for a conventional PCI slot, which a
+// machine with root ports does not have.
 func device(d *Domain, door string, size uint64) string {
 	address := ""
 	if d.Bus == BusPCIe {

@@ -22,9 +22,9 @@ import (
 	"nearmetal/internal/wholefile"
 )
 
-// Region is a region of this host, as its file in State has it.
+// Region is a region of this host, as recorded in its file in State.
 type Region struct {
-	Key     string    `json:"key"` // follows from project, group and size; its files are named by it
+	Key     string    `json:"key"` // derived from project, group and size; its files are named by it
 	Project string    `json:"project"`
 	Group   string    `json:"group"`
 	Size    spec.Size `json:"size"`
@@ -33,18 +33,18 @@ type Region struct {
 	VMs     []Member  `json:"vms"`
 }
 
-// Member is a VM that has a region, or starts with one.
+// Member is a VM that has a region, or is starting with one.
 type Member struct {
 	UUID string `json:"uuid"`
 	Name string `json:"name"` // libvirt's
-	// Daemon is the libvirtd that starts it, by process number and start: while that lives, a VM without a QEMU is
-	// one that starts. It will say when it does not.
+	// Daemon is the libvirtd that starts it, by PID and start time. While that runs, a VM without a QEMU is starting,
+	// and libvirtd will report if it fails.
 	Daemon      int    `json:"daemon"`
 	DaemonStart string `json:"daemonStart"`
 	// Door is a second name of the memory, in Shared, while libvirtd opens it; "": none.
 	Door    string `json:"door,omitempty"`
 	Plugged bool   `json:"plugged"`           // the VM has the device
-	Problem string `json:"problem,omitempty"` // why it does not
+	Problem string `json:"problem,omitempty"` // reason if it does not
 }
 
 var (
@@ -58,13 +58,14 @@ const (
 	membersMax = 1024    // VMs of a region: more than a host has
 )
 
-// key names the region of a project's group: who does not have all three has another.
+// key returns the name of the region for a project, group and size: if any of them differs, the region is another
+// one.
 func key(project, group string, size spec.Size) string {
 	h := sha256.Sum256([]byte(fmt.Sprintf("%s\x00%s\x00%d", project, group, uint64(size))))
 	return hex.EncodeToString(h[:16])
 }
 
-// lock takes the lock of all regions, after it has made the directories. They are root's alone.
+// lock acquires the lock of all regions, after it has made the directories, to which only root has access.
 func (p Paths) lock() (*os.File, error) {
 	if err := errors.Join(private(p.State), private(p.Memory)); err != nil {
 		return nil, err
@@ -85,7 +86,8 @@ func (p Paths) lock() (*os.File, error) {
 	}
 }
 
-// private makes a directory of this user's alone. One in a place that all may write to may be another's.
+// private makes a directory to which only this user has access. It rejects an existing one with another owner or
+// wider permissions, which a world-writable parent allows others to make.
 func private(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -103,7 +105,7 @@ func private(dir string) error {
 	return nil
 }
 
-// read reads the record in a file of State. errNoRecord: it is another file.
+// read reads the record in a file of State. errNoRecord: the file is not a record.
 func (p Paths) read(name string) (*Region, error) {
 	k, ok := strings.CutSuffix(name, ".json")
 	if !ok || !keyForm().MatchString(k) {
@@ -125,7 +127,7 @@ func (p Paths) read(name string) (*Region, error) {
 	return r, nil
 }
 
-// step is called between the steps of what changes: tests end the process there.
+// step is called between the steps of a change: tests end the process there.
 var step = func() {}
 
 // write writes a region's record.
@@ -138,7 +140,7 @@ func (p Paths) write(r *Region) error {
 
 func (p Paths) memory(r *Region) string { return filepath.Join(p.Memory, r.Key) }
 
-// make makes a region's memory, whose record is on disk already.
+// make creates a region's memory, whose record is already on disk.
 func (p Paths) make(r *Region) error {
 	m, err := region.Create(region.Options{SizeBytes: uint64(r.Size), HostNode: r.Node, Dir: p.Shared})
 	if err != nil {
@@ -153,7 +155,7 @@ func (p Paths) make(r *Region) error {
 	return nil
 }
 
-// drop removes a region: its memory is zeroed, whoever has it still.
+// drop removes a region: its memory is zeroed, even if a process still maps it.
 func (p Paths) drop(r *Region) error {
 	for _, m := range r.VMs {
 		p.closeDoor(&m)
@@ -166,7 +168,7 @@ func (p Paths) drop(r *Region) error {
 	return os.Remove(filepath.Join(p.State, r.Key+".json"))
 }
 
-// scrub zeroes a region's memory and removes it; one that is not there needs nothing.
+// scrub zeroes a region's memory and removes it; nil if it does not exist.
 func scrub(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -188,7 +190,7 @@ func (p Paths) closeDoor(m *Member) {
 	m.Door = ""
 }
 
-// lives reports whether a VM runs, or starts.
+// lives reports whether a VM runs, or is starting.
 func lives(m *Member) (bool, error) {
 	q, err := findQEMU(m.Name, m.UUID)
 	if err != nil {
@@ -212,8 +214,8 @@ func lives(m *Member) (bool, error) {
 	return true, nil
 }
 
-// sweep drops VMs that have ended without a word, as after a kill of libvirtd, and regions without VMs. The lock is
-// held. It returns how many regions it removed.
+// sweep drops VMs that have ended without a report, as after a kill of libvirtd, and regions without VMs. The lock is
+// held. It returns the number of regions that it removed.
 func (p Paths) sweep() (int, error) {
 	list, err := p.List()
 	if err != nil {
@@ -264,7 +266,7 @@ func (p Paths) sweep() (int, error) {
 	return n, nil
 }
 
-// tidy removes what a kill has left of a record that was being written.
+// tidy removes the remains of a record whose writing was killed.
 func (p Paths) tidy() {
 	list, _ := filepath.Glob(filepath.Join(p.State, ".*.json.*"))
 	for _, name := range list {
@@ -272,7 +274,7 @@ func (p Paths) tidy() {
 	}
 }
 
-// Sweep removes the regions whose VMs have ended. It returns how many those were. It is for root.
+// Sweep removes the regions whose VMs have ended, and returns their number. It requires root.
 func (p Paths) Sweep() (int, error) {
 	if _, err := os.Lstat(p.State); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil

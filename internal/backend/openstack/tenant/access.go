@@ -16,19 +16,19 @@ import (
 	"nearmetal/internal/text"
 )
 
-// center are the clients of a cloud's services.
+// center has the clients of a cloud's services.
 type center struct {
 	compute, network, image *gophercloud.ServiceClient
 }
 
-// novaVersion is the version of Nova's API that is asked for: server groups with one policy (2.64), flavors with
-// extra specs (2.61). Every release since Rocky has it.
+// novaVersion is the requested version of Nova's API: server groups with one policy (2.64), flavors with extra specs
+// (2.61). Every release since Rocky has it.
 const novaVersion = "2.64"
 
-// callTime bounds one call of an API, its retries not counted.
+// callTime bounds one API call, without its retries.
 var callTime = time.Minute
 
-// login reads where the cloud is and whose rights to take, from clouds.yaml or the variables OS_*, and logs in.
+// login reads the cloud's address and the credentials from clouds.yaml or the variables OS_*, and logs in.
 func login(ctx context.Context, cloud string) (*center, error) {
 	var auth gophercloud.AuthOptions
 	endpoint := gophercloud.EndpointOpts{Region: os.Getenv("OS_REGION_NAME")}
@@ -74,7 +74,7 @@ func login(ctx context.Context, cloud string) (*center, error) {
 // oneLine returns an error of the library as one line of at most 500 bytes.
 func oneLine(err error) string { return text.Clip(text.OneLine(err.Error()), 500) }
 
-// explain says what a cloud answered to a call: its own words where it has some.
+// explain returns an error for a failed call, in the cloud's own words if it sent some.
 func explain(what string, err error) error {
 	var code gophercloud.ErrUnexpectedResponseCode
 	if !errors.As(err, &code) {
@@ -83,7 +83,7 @@ func explain(what string, err error) error {
 	return &refused{code.Actual, fmt.Sprintf("OpenStack: %s: %d: %s", what, code.Actual, said(code.Body))}
 }
 
-// refused is an answer that is no success.
+// refused is an answer that reports a failure.
 type refused struct {
 	code int
 	text string
@@ -91,7 +91,7 @@ type refused struct {
 
 func (r *refused) Error() string { return r.text }
 
-// notFound says whether err is that there is no such thing.
+// notFound reports whether err means that the object does not exist.
 func notFound(err error) bool {
 	return gophercloud.ResponseCodeIs(err, http.StatusNotFound)
 }

@@ -1,6 +1,6 @@
-// Package tenant runs the VMs of a cluster as servers of an OpenStack cloud, with a tenant's rights: nothing here needs an
-// administrator. Everything that it makes has a mark in its name or metadata, which is in the cluster's journal before the thing
-// is made. So a thing is found again by what cannot be another's.
+// Package tenant runs the VMs of a cluster as servers of an OpenStack cloud, with a tenant's rights; nothing needs an
+// administrator. Every object it creates has a mark in its name or metadata, which is in the cluster's journal before
+// the object is created. Therefore an object is found again by a property that no other object has.
 package tenant
 
 import (
@@ -27,8 +27,8 @@ func init() {
 	})
 }
 
-// fromHere has the processes that this one starts find the clouds.yaml of this directory, too: a cluster's owner runs in
-// another.
+// fromHere makes processes that this one starts also find the clouds.yaml of this directory, because a cluster's
+// owner runs in another.
 func fromHere() {
 	const name, variable = "clouds.yaml", "OS_CLIENT_CONFIG_FILE"
 	if _, err := os.Stat(name); err != nil || os.Getenv(variable) != "" {
@@ -39,16 +39,16 @@ func fromHere() {
 	}
 }
 
-// options are what a backend's name says: openstack:CLOUD?flavor=F&image=I&network=N.
+// options are the parts of a backend's name: openstack:CLOUD?flavor=F&image=I&network=N.
 type options struct {
-	cloud   string // of clouds.yaml; "": OS_CLOUD, or the variables OS_*
-	flavor  string // name or ID, as the two that follow
+	cloud   string // entry of clouds.yaml; "": OS_CLOUD, or the variables OS_*
+	flavor  string // name or ID, like image and network
 	image   string
 	network string
 	group   string // policy of the server group; "none": no group
-	guard   string // security: own or none
-	vnic    string // of the ports: normal or direct
-	from    string // the addresses from which the agents may be reached, as a CIDR
+	guard   string // security group: own or none
+	vnic    string // type of the ports: normal or direct
+	from    string // addresses that may connect to the agents, as a CIDR
 }
 
 var (
@@ -56,7 +56,7 @@ var (
 	policies = []string{"affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity", "none"}
 )
 
-// anywhere are the addresses from which agents may be reached if the name does not say.
+// anywhere is the default for the addresses that may connect to agents.
 const anywhere = "0.0.0.0/0"
 
 func parse(name string) (options, error) {

@@ -41,10 +41,10 @@ type driver struct {
 	flavor  flavors.Flavor
 	image   string // IDs
 	network string
-	vms     int             // of the cluster file
-	mark    string          // of what this process makes
+	vms     int             // number in the cluster file
+	mark    string          // of the objects that this process creates
 	group   string          // ID of the server group; "": none
-	ports   map[string]port // of the VMs, by their names
+	ports   map[string]port // ports of the VMs, by VM name
 }
 
 // port is a VM's port.
@@ -93,8 +93,8 @@ func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, e
 	return tenants(), nil
 }
 
-// Plans returns what a flavor can ask a cloud for: cores, cards and, on hosts with the hook, a region. Which of it a cluster's servers
-// have follows from their flavor, not from the cluster file.
+// Plans returns the capabilities that a flavor can request: cores, cards and, on hosts with the hook, a region. A
+// cluster's servers get those of their flavor, not of the cluster file.
 func (d *driver) Plans() *backend.Probed {
 	p := tenants()
 	p.Caps.Cores, p.Caps.VFIO, p.Caps.Regions = true, true, []string{"ivshmem"}
@@ -102,7 +102,7 @@ func (d *driver) Plans() *backend.Probed {
 	return p
 }
 
-// tenants is what a tenant's cluster can ask for.
+// tenants returns the capabilities available to a tenant's cluster.
 func tenants() *backend.Probed {
 	return &backend.Probed{Accel: host.KVM, Caps: backend.Caps{
 		Links: []backend.LinkKind{backend.LinkOwn}, OwnDisk: true, Remote: true,
@@ -113,11 +113,11 @@ func tenants() *backend.Probed {
 		}}}
 }
 
-// find finds what the name names; each must be there once.
+// find finds the named objects; each name must be unique.
 func (d *driver) find(ctx context.Context, c *center) error {
 	pages, err := flavors.ListDetail(c.compute, flavors.ListOpts{AccessType: flavors.AllAccess}).AllPages(ctx)
 	if err != nil {
-		// Who is not an administrator sees the flavors that he may use without asking for all.
+		// A user who is not an administrator sees the flavors that they may use without requesting all.
 		pages, err = flavors.ListDetail(c.compute, nil).AllPages(ctx)
 	}
 	if err != nil {
@@ -194,8 +194,8 @@ func once(what, name string, n int) error {
 	return fmt.Errorf("the cloud has %d of %s %.80q: say its ID", n, what, name)
 }
 
-// Hosts returns what the cloud promises as one machine: as many VMs of the flavor as the cluster file has. On which hosts they
-// are to run, Nova says to nobody.
+// Hosts returns the cloud's promise as one machine: as many VMs of the flavor as the cluster file has. Nova does not
+// report on which hosts they will run.
 func (d *driver) Hosts(context.Context) ([]topology.Host, error) {
 	nodes, threads := 1, 1
 	if n, err := strconv.Atoi(d.flavor.ExtraSpecs["hw:numa_nodes"]); err == nil && n > 0 && n <= 64 && d.flavor.VCPUs%n == 0 {
@@ -207,7 +207,7 @@ func (d *driver) Hosts(context.Context) ([]topology.Host, error) {
 	if d.flavor.VCPUs < 1 || d.flavor.VCPUs*d.vms > 65536 || d.flavor.RAM < 1 {
 		return nil, fmt.Errorf("flavor %s: %d vCPUs and %d MiB for %d VMs make no machine", d.o.flavor, d.flavor.VCPUs, d.flavor.RAM, d.vms)
 	}
-	// No cloud reports a server's vendor and caches. The description needs them, so these are a common server's.
+	// No cloud reports a server's vendor and caches. The description requires them, so these are a common server's.
 	m, err := machine.Parse(strings.NewReader(fmt.Sprintf("name: openstack\nvendor: GenuineIntel\nmodel: %q\npackages: %d\ncoresPerNode: %d\nthreads: %d\nl1KiB: 32\nl2KiB: 1024\nl3KiB: 16384\nmemoryMiB: %d\nfreeMiB: %d\n",
 		"a server of flavor "+d.flavor.Name, nodes*d.vms, d.flavor.VCPUs/nodes/threads, threads, d.flavor.RAM/nodes, d.flavor.RAM/nodes)))
 	if err != nil {
@@ -220,7 +220,7 @@ func (d *driver) Hosts(context.Context) ([]topology.Host, error) {
 	return []topology.Host{*h}, nil
 }
 
-// Check refuses a VM that is larger than the flavor.
+// Check rejects a VM that is larger than the flavor.
 func (d *driver) Check(vm plan.VM, _ backend.Settings) error {
 	switch {
 	case vm.VCPUs > d.flavor.VCPUs:
@@ -231,7 +231,8 @@ func (d *driver) Check(vm plan.VM, _ backend.Settings) error {
 	return nil
 }
 
-// Prepare compares the project's quota with what the cluster needs before anything is made, and makes the server group.
+// Prepare compares the project's quota with the cluster's needs before anything is created, and creates the server
+// group.
 func (d *driver) Prepare(ctx context.Context, p *plan.Plan, record func(backend.Ref) error) error {
 	c, err := d.clients(ctx)
 	if err != nil {
@@ -263,7 +264,7 @@ func (d *driver) Prepare(ctx context.Context, p *plan.Plan, record func(backend.
 	if d.o.group == "none" || n < 2 {
 		return nil
 	}
-	// Clouds of releases that count otherwise answer 0.
+	// Clouds of releases with another way of counting return 0.
 	if most := a.MaxServerGroupMembers; most > 0 && n > most {
 		return fmt.Errorf("the project's quota: a server group has %d servers at most, and %d are needed: say group=none in the backend's name", most, n)
 	}
@@ -286,14 +287,14 @@ func (d *driver) Prepare(ctx context.Context, p *plan.Plan, record func(backend.
 	return nil
 }
 
-// guarded refuses a cloud whose networks have no security groups, unless the backend's name says to go without.
+// guarded rejects a cloud whose networks have no security groups, unless the backend's name permits that.
 func (d *driver) guarded(ctx context.Context, c *center) error {
 	if d.o.guard == "none" {
 		return nil
 	}
 	pages, err := extensions.List(c.network).AllPages(ctx)
 	if err != nil {
-		return nil // a cloud that does not tell: making the group says what is wrong
+		return nil // the cloud does not report it: creating the group will fail with the cause
 	}
 	list, err := extensions.ExtractExtensions(pages)
 	if err != nil || slices.ContainsFunc(list, func(e extensions.Extension) bool { return e.Alias == "security-group" }) {
@@ -302,7 +303,7 @@ func (d *driver) guarded(ctx context.Context, c *center) error {
 	return errors.New("the cloud's networks have no security groups, so all who are in the VMs' network reach all of their ports: say security=none in the backend's name to go without")
 }
 
-// nobodyElses refuses a cluster whose servers have the names of some that are there.
+// nobodyElses rejects a cluster whose servers' names are already used.
 func (d *driver) nobodyElses(ctx context.Context, c *center, p *plan.Plan) error {
 	pages, err := servers.List(c.compute, servers.ListOpts{}).AllPages(ctx)
 	if err != nil {
@@ -324,7 +325,7 @@ func (d *driver) nobodyElses(ctx context.Context, c *center, p *plan.Plan) error
 	return nil
 }
 
-// serverName is that of a VM's server.
+// serverName returns the name of a VM's server.
 func serverName(cluster, vm string) string {
 	if cluster == "" {
 		cluster = "nearmetal"
@@ -332,7 +333,7 @@ func serverName(cluster, vm string) string {
 	return openstack.ServerName(cluster, vm)
 }
 
-// Close has nothing to end: a token ends by itself.
+// Close has nothing to end, because a token expires.
 func (d *driver) Close() error { return nil }
 
 var errNotOurs = errors.New("the journal's entry is not of this backend")

@@ -20,14 +20,15 @@ import (
 )
 
 var (
-	// buildPause and watchPause are the times between looks at a server: Nova has no events for tenants.
+	// buildPause and watchPause are the times between queries of a server's state, because Nova has no events for
+	// tenants.
 	buildPause = time.Second
 	watchPause = 2 * time.Second
-	// dialPause is the time between attempts at an agent that does not listen yet.
+	// dialPause is the time between attempts to connect to an agent that does not listen yet.
 	dialPause = time.Second
 )
 
-// Start makes a VM's server and waits until Nova has built it.
+// Start creates a VM's server and waits until Nova has built it.
 func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance, error) {
 	fail := func(err error) (backend.Instance, error) { return nil, fmt.Errorf("VM %s: %w", r.VM.Name, err) }
 	c, err := d.clients(ctx)
@@ -61,7 +62,7 @@ func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance
 	}, hints).Extract()
 	settled(i.ref, err)
 	if err != nil {
-		// Nova may have made it all the same: the mark leads to it.
+		// Nova may have created it nevertheless: the mark identifies it.
 		return fail(errors.Join(explain("making a server", err), i.undo()))
 	}
 	i.id = made.ID
@@ -74,10 +75,10 @@ func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance
 	return i, nil
 }
 
-// undoTime bounds the deletion of what a failed start has made.
+// undoTime bounds the deletion of objects that a failed start has created.
 const undoTime = 2 * time.Minute
 
-// undo deletes the server, whatever became of the context of its start.
+// undo deletes the server, even if the context of its start has ended.
 func (i *instance) undo() error {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTime)
 	defer cancel()
@@ -96,7 +97,7 @@ func (i *instance) undo() error {
 	return nil
 }
 
-// instance is a server that this process has made.
+// instance is a server that this process has created.
 type instance struct {
 	d       *driver
 	c       *center
@@ -104,7 +105,7 @@ type instance struct {
 	id      string
 	address netip.Addr
 	secret  string
-	log     console.Log // what Nova does; its console is Nova's to show
+	log     console.Log // Nova's actions; the console itself is only available from Nova
 
 	mu   sync.Mutex
 	err  error
@@ -132,7 +133,7 @@ func (i *instance) built(ctx context.Context) error {
 	}
 }
 
-// fault is what Nova says of a server that could not be built.
+// fault returns Nova's reason for a server that could not be built.
 func fault(s *servers.Server) error {
 	text := s.Fault.Message
 	if text == "" {
@@ -144,7 +145,7 @@ func fault(s *servers.Server) error {
 	return fmt.Errorf("Nova could not build the server: %s", oneLine(errors.New(text)))
 }
 
-// watch looks at the server until it has ended.
+// watch polls the server until it has ended.
 func (i *instance) watch() {
 	for {
 		select {
@@ -158,7 +159,7 @@ func (i *instance) watch() {
 		switch {
 		case notFound(err):
 			i.end(errors.New("somebody deleted the server"))
-		case err != nil: // the cloud's answer, not the server's state
+		case err != nil: // an error of the API, not the server's state
 		case s.Status == "SHUTOFF" || s.Status == "DELETED" || s.Status == "SOFT_DELETED":
 			i.end(nil)
 		case s.Status == "ERROR":
@@ -181,7 +182,8 @@ func (i *instance) Ref() backend.Ref { return i.ref }
 // PID is 0: the VM is elsewhere.
 func (i *instance) PID() int { return 0 }
 
-// Promised is the region of the flavor's extra spec. A flavor may have one that only its hosts know; the tenant does not see that.
+// Promised returns the region of the flavor's extra spec. A flavor may have one that only its hosts know; a tenant
+// cannot see it.
 func (i *instance) Promised() (uint64, string) {
 	size, err := spec.ParseSize(i.d.flavor.ExtraSpecs[openstack.RegionSpec])
 	if err != nil {
@@ -217,14 +219,14 @@ func (i *instance) Resume(ctx context.Context) error {
 	return i.act(ctx, "resuming", "ACTIVE", servers.Unpause(ctx, i.c.compute, i.id).ExtractErr())
 }
 
-// act waits until an action, whose answer was err, has made the server's state what it is to be.
+// act waits until an action, whose answer was err, has brought the server into the wanted state.
 func (i *instance) act(ctx context.Context, what, want string, err error) error {
 	for {
 		s, bad := servers.Get(ctx, i.c.compute, i.id).Extract()
 		if bad == nil && s.Status == want {
 			return nil
 		}
-		if err != nil { // it was in another state than the action needs
+		if err != nil { // the server was not in the state that the action needs
 			return explain(what+" a server", err)
 		}
 		if bad != nil {
@@ -255,7 +257,7 @@ func (i *instance) Err() error {
 	return i.err
 }
 
-// consoleTime bounds the question for a console.
+// consoleTime bounds the query of a console.
 const consoleTime = 10 * time.Second
 
 // Console asks Nova for the end of the server's console.
@@ -274,7 +276,7 @@ func (i *instance) Console(n int) []string {
 	return lines
 }
 
-// Attach finds what a Ref leads to.
+// Attach finds the object of a Ref.
 func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, error) {
 	c, err := d.clients(ctx)
 	if err != nil {
@@ -285,7 +287,7 @@ func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, e
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-time.After(goneWait): // no event says that a thing has come to be
+		case <-time.After(goneWait): // no event reports that an object was created
 		}
 		ids, err = search(ctx, c, r)
 	}
@@ -298,7 +300,7 @@ func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, e
 	return &attached{c: c, ref: r, ids: ids, done: make(chan struct{})}, nil
 }
 
-// attached is a thing whose owner is gone: it can be deleted.
+// attached is an object whose owner is gone: it can be deleted.
 type attached struct {
 	c    *center
 	ref  backend.Ref

@@ -19,7 +19,7 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// Kinds of what is made, and the keys of a Ref.
+// Kinds of objects, and the keys of a Ref.
 const (
 	kindServer   = "server"
 	kindPort     = "port"
@@ -29,27 +29,28 @@ const (
 	keyKind = "kind"
 	keyName = "name"
 	keyMark = "mark"
-	keyMade = "made" // when it was recorded, in seconds since 1970
+	keyMade = "made" // time of the record, in seconds since 1970
 	// metaMark is the key of a server's metadata that has the mark.
 	metaMark = "nearmetal"
 )
 
 var markForm = lazyregexp.New(`^[0-9a-f]{16}$`)
 
-// ref is what is recorded before a thing is made. Its name has the mark, but for a server, whose metadata has it.
+// ref returns the record of an object that is about to be created. Its name has the mark, except for a server, whose
+// metadata has it.
 func (d *driver) ref(kind, name string) backend.Ref {
 	return backend.Ref{Driver: d.name, What: kind + " " + name, ID: map[string]string{keyKind: kind, keyName: name, keyMark: d.mark, keyMade: strconv.FormatInt(time.Now().Unix(), 10)}}
 }
 
-// grace is how long after its record a thing may still come to be, although its owner is dead: the cloud had the call and no
-// answer was read.
+// grace is how long after its record an object may still appear although its owner is dead: the cloud received the
+// call, and the answer was not read.
 var grace = 20 * time.Second
 
-// answered are the things, by mark and What, of which this process knows by an answer what became of the call: none of them comes
-// later. A server group and a security group have one name.
+// answered are the objects, by mark and What, whose creating call was answered to this process: they do not appear
+// later. A server group and a security group have the same name.
 var answered sync.Map
 
-// late reports whether a thing that is not there may still come.
+// late reports whether a missing object may still appear.
 func late(r backend.Ref) bool {
 	if _, ok := answered.Load(r.ID[keyMark] + r.What); ok {
 		return false
@@ -59,8 +60,8 @@ func late(r backend.Ref) bool {
 	return err == nil && age >= 0 && age < grace
 }
 
-// settled notes that the cloud has answered the call that makes a thing; err is what the call returned. No answer, or one of a
-// server that failed, leaves open whether the thing still comes.
+// settled records that the cloud has answered the call that creates an object; err is the call's result. Without an
+// answer, or after a server error, the object may still appear.
 func settled(r backend.Ref, err error) {
 	var code gophercloud.ErrUnexpectedResponseCode
 	if err == nil || errors.As(err, &code) && code.Actual < 500 {
@@ -68,10 +69,10 @@ func settled(r backend.Ref, err error) {
 	}
 }
 
-// goneWait is the time between looks at a thing that is being deleted: no event says when it is gone.
+// goneWait is the time between queries of an object that is being deleted, because no event reports its end.
 var goneWait = time.Second
 
-// search returns the IDs of what a Ref leads to.
+// search returns the IDs of the objects of a Ref.
 func search(ctx context.Context, c *center, r backend.Ref) ([]string, error) {
 	name, mark := r.ID[keyName], r.ID[keyMark]
 	if !markForm().MatchString(mark) || name == "" {
@@ -94,7 +95,8 @@ func search(ctx context.Context, c *center, r backend.Ref) ([]string, error) {
 	return nil, errNotOurs
 }
 
-// found reads all pages of a list of things, of which what says what they are, and returns the IDs of those that ours chooses.
+// found reads all pages of a list of objects (what names their kind for errors), and returns the IDs of those that
+// ours selects.
 func found[T any](ctx context.Context, what string, list pagination.Pager, extract func(pagination.Page) ([]T, error), ours func(T) (id string, is bool)) ([]string, error) {
 	pages, err := list.AllPages(ctx)
 	if err != nil {
@@ -113,7 +115,8 @@ func found[T any](ctx context.Context, what string, list pagination.Pager, extra
 	return ids, nil
 }
 
-// remove deletes a thing, and returns when it is gone. A server that is DELETED still counts, and is in lists, for a moment.
+// remove deletes an object, and returns when it is gone. A server that is DELETED still counts, and is listed, for a
+// moment.
 func remove(ctx context.Context, c *center, kind, id string) error {
 	var err error
 	switch kind {
@@ -145,7 +148,7 @@ func remove(ctx context.Context, c *center, kind, id string) error {
 		case s.Status == "SOFT_DELETED": // the cloud keeps it for some days
 			return nil
 		case s.Status == "ERROR" && s.Fault.Message != "":
-			// It may be an older fault: Nova goes on deleting.
+			// It may be an older fault: Nova continues deleting.
 		}
 		select {
 		case <-ctx.Done():

@@ -16,13 +16,14 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Network makes a security group, unless the backend's name says none, and a port for each VM.
+// Network creates a security group, unless the backend's name disables it, and a port for each VM.
 func (d *driver) Network(ctx context.Context, vms []string, _ spec.Network, record func(backend.Ref) error) ([]backend.Card, error) {
 	c, err := d.clients(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// Without a group of its own, a port has the project's default one; the field must not be there where Neutron has none.
+	// Without a group of its own, a port has the project's default one; the field must be absent if Neutron has no
+	// groups.
 	var guard *[]string
 	if d.o.guard == "own" {
 		id, err := d.guard(ctx, c, record)
@@ -56,7 +57,7 @@ func (d *driver) Network(ctx context.Context, vms []string, _ spec.Network, reco
 	return cards, nil
 }
 
-// guard makes a security group in which the VMs may say everything to each other, and returns its ID.
+// guard creates a security group that allows all traffic between the VMs, and returns its ID.
 func (d *driver) guard(ctx context.Context, c *center, record func(backend.Ref) error) (string, error) {
 	ref := d.ref(kindSecurity, "nearmetal-"+d.mark)
 	if err := record(ref); err != nil {
@@ -78,7 +79,7 @@ func (d *driver) guard(ctx context.Context, c *center, record func(backend.Ref) 
 	return g.ID, nil
 }
 
-// card is a port as its VM has it.
+// card returns a port as the card of its VM.
 func (d *driver) card(ctx context.Context, c *center, p *ports.Port) (*backend.Card, error) {
 	for _, ip := range p.FixedIPs {
 		a, err := netip.ParseAddr(ip.IPAddress)

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	retryMost  = 6 // tries of one call
+	retryMost  = 6 // attempts of one call
 	retryPause = 500 * time.Millisecond
-	// retryLongest bounds one wait, whatever a Retry-After says.
+	// retryLongest bounds one wait, even if Retry-After is longer.
 	retryLongest = 20 * time.Second
 	answerMost   = 32 << 20 // bytes of an answer
 )
 
-// retry repeats calls that a cloud could not serve just then. 429 and 503 mean that nothing was done; other errors of servers,
-// and broken connections, are repeated only for calls that do the same when they are repeated.
+// retry repeats calls that a cloud could not serve temporarily. After 429 and 503 nothing was done, so all calls are
+// repeated; after other server errors and broken connections only idempotent ones.
 type retry struct {
 	next  http.RoundTripper
 	pause time.Duration
@@ -64,7 +64,7 @@ func (r *retry) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 }
 
-// try sends a call once, and bounds its time and its answer.
+// try sends a call once, and bounds its duration and the size of its answer.
 func (r *retry) try(q *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeoutCause(q.Context(), callTime, fmt.Errorf("no answer within %v", callTime))
 	a, err := r.next.RoundTrip(q.WithContext(ctx))
@@ -79,7 +79,7 @@ func (r *retry) try(q *http.Request) (*http.Response, error) {
 	return a, nil
 }
 
-// bounded is an answer's body, whose end is the call's.
+// bounded is an answer's body; closing it ends the call.
 type bounded struct {
 	io.Reader
 	body   io.Closer
@@ -91,7 +91,7 @@ func (b *bounded) Close() error {
 	return b.body.Close()
 }
 
-// said are the words in the body of an error: each of OpenStack's services writes them differently.
+// said returns the message in the body of an error, which each of OpenStack's services formats differently.
 func said(body []byte) string {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(body, &m) == nil {

@@ -22,7 +22,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// patience bounds a wait on a busy machine; on an idle one it is milliseconds.
+// patience bounds a wait on a busy machine; on an idle one the waits are milliseconds.
 const patience = time.Minute
 
 const on = "openstack:test?flavor=hpc.2&image=rocky&network=private"
@@ -41,7 +41,7 @@ func newLab(t *testing.T) *cloudtest.Cloud {
 		t.Skip("needs root, and the agent: run make")
 	}
 	quick()
-	dir, err := os.MkdirTemp("", "nm-os") // a control socket's path is short
+	dir, err := os.MkdirTemp("", "nm-os") // short, because a control socket's path is limited
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func up(t *testing.T, name string, n int) (*cluster.Cluster, error) {
 	return cluster.Up(ctx, cluster.Start{Spec: clusterFile(name, n)}, cluster.Events{})
 }
 
-// A cluster's life: made with a tenant's means, reached over TLS, paused, and undone to the last rule.
+// TestLife: a cluster's life: created with a tenant's rights, reached over TLS, paused, and removed completely.
 func TestLife(t *testing.T) {
 	c := newLab(t)
 	u, err := up(t, on+"&group=affinity&vnic=direct", 2)
@@ -74,7 +74,7 @@ func TestLife(t *testing.T) {
 	if r := u.Record(); r.Running() != 2 || !strings.HasPrefix(r.Backend, "openstack:test") {
 		t.Errorf("%+v", r)
 	}
-	// How instructions run is what the agents say, which are processes of this host here.
+	// The agents, which are processes of this host here, report how instructions run.
 	if i := u.Record(); i.Accel == "" && inVM(t) {
 		t.Errorf("accel: %+v", i)
 	}
@@ -119,7 +119,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// A cloud whose networks have no security groups, or a project that is to have none: its own are not asked for.
+// TestNoSecurityGroup: if a cloud's networks have no security groups, or the options select none, no security group
+// is requested.
 func TestNoSecurityGroup(t *testing.T) {
 	for _, open := range []bool{true, false} {
 		c := newLab(t)
@@ -141,7 +142,7 @@ func TestNoSecurityGroup(t *testing.T) {
 	}
 }
 
-// A cloud that does not list what its Neutron has is no reason to refuse it.
+// TestNoExtensions: a cloud that does not list its Neutron's extensions is not rejected.
 func TestNoExtensions(t *testing.T) {
 	c := newLab(t)
 	c.Refuse["GET extensions"] = 403
@@ -155,7 +156,7 @@ func TestNoExtensions(t *testing.T) {
 	}
 }
 
-// inVM says whether this host is a VM itself.
+// inVM reports whether this host is a VM itself.
 func inVM(t *testing.T) bool {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -164,7 +165,7 @@ func inVM(t *testing.T) bool {
 	return strings.Contains(string(b), " hypervisor ")
 }
 
-// What cannot be is one clear line, and nothing is left.
+// TestRefused: an impossible request is one clear line, and nothing is left.
 func TestRefused(t *testing.T) {
 	for _, x := range []struct {
 		name, on, want string
@@ -210,7 +211,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A flavor promises a region, and its host has no hook: that is a line.
+// TestNoRegion: if a flavor promises a region and its host has no hook, a line is printed.
 func TestNoRegion(t *testing.T) {
 	c := newLab(t)
 	c.Region = "64MiB"
@@ -231,7 +232,8 @@ func TestNoRegion(t *testing.T) {
 	}
 }
 
-// A cloud that is busy is asked again, and one that says 500 though it has done what it was asked leaves nothing.
+// TestRetry: calls to a busy cloud are repeated, and a cloud that answers 500 to a call that it carried out leaves
+// nothing.
 func TestRetry(t *testing.T) {
 	c := newLab(t)
 	for _, key := range []string{"POST servers", "POST ports", "POST os-server-groups", "POST security-groups"} {
@@ -266,12 +268,12 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// A cloud that does not answer is asked again where that does no harm. Where it does, the cluster is not up, and what the cloud made
-// without a word is gone.
+// TestSilent: a call that a cloud does not answer is repeated if that does no harm. Otherwise the cluster fails to
+// start, and objects created without an answer are removed.
 func TestSilent(t *testing.T) {
 	c := newLab(t)
 	defer func(d time.Duration) { callTime = d }(callTime)
-	callTime = 3 * time.Second // for calls that are answered it has to be enough
+	callTime = 3 * time.Second // must be sufficient for calls that are answered
 	for _, key := range []string{"GET images", "DELETE servers"} {
 		c.Silent = key
 		u, err := up(t, on, 2)
@@ -300,13 +302,13 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// A thing that the cloud makes only after its maker has stopped waiting for an answer is found and deleted.
+// TestLateAnswer: an object that the cloud creates only after its creator has stopped waiting is found and deleted.
 func TestLateAnswer(t *testing.T) {
 	for _, key := range []string{"POST servers", "POST ports", "POST security-groups", "POST os-server-groups"} {
 		c := newLab(t)
 		grace = time.Minute
 		defer func(d time.Duration) { callTime = d }(callTime)
-		callTime = 3 * time.Second // for calls that are answered it has to be enough
+		callTime = 3 * time.Second // must be sufficient for calls that are answered
 		c.Late = key
 		u, err := up(t, on, 2)
 		if err == nil {
@@ -342,8 +344,8 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// The owner is killed at each call that changes something, before and after it is done. The next command finds all by the
-// journal.
+// TestKilled kills the owner at each call that changes something, before and after it is carried out. The next
+// command finds all objects by the journal.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: dozens of clusters")
@@ -351,7 +353,7 @@ func TestKilled(t *testing.T) {
 	for n, ended := 1, false; !ended; n++ {
 		for _, after := range []bool{false, true} {
 			if after != (n%2 == 0) && os.Getenv("NEARMETAL_SOAK") == "" && !ended {
-				continue // the other half with make soak's variable
+				continue // make soak's variable selects the other half
 			}
 			t.Run(fmt.Sprint(n, after), func(t *testing.T) { ended = killed(t, n, after) })
 		}
@@ -361,8 +363,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// killed runs an owner that is killed at call n, before it is done or after, and undoes what it left. It reports whether the owner
-// made fewer calls.
+// killed runs an owner that is killed at call n, before or after it is carried out, and undoes its remains. It
+// reports whether the owner made fewer calls.
 func killed(t *testing.T, n int, after bool) (ended bool) {
 	c := newLab(t)
 	cmd := exec.Command("/proc/self/exe")
@@ -390,7 +392,7 @@ func killed(t *testing.T, n int, after bool) (ended bool) {
 	return ended
 }
 
-// A server that the cloud makes only after its owner was killed is found, too.
+// TestLate: a server that the cloud creates only after its owner was killed is also found.
 func TestLate(t *testing.T) {
 	c := newLab(t)
 	grace = time.Minute
@@ -398,14 +400,14 @@ func TestLate(t *testing.T) {
 	cmd.Env = append(os.Environ(), envVictim+"=1")
 	swept := make(chan struct{})
 	c.OnChange = func(k int, done bool) {
-		if k == 5 && !done { // the server, after a security group, two rules and a port
+		if k == 5 && !done { // call 5 creates the server, after a security group, two rules and a port
 			cmd.Process.Kill()
 			<-swept
 		}
 	}
 	cmd.Run()
 	go func() {
-		// The search has found nothing by then, and goes on.
+		// By then the search has found nothing, and continues.
 		for c.Searches("servers") == 0 {
 			time.Sleep(time.Millisecond)
 		}
@@ -420,7 +422,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// many is n times a status.
+// many returns a list of n times a status.
 func many(status, n int) (list []int) {
 	for range n {
 		list = append(list, status)

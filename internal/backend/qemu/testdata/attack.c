@@ -1,6 +1,6 @@
 /*
- * What code in a QEMU that was taken over would do: loaded into QEMU before it starts, it waits until
- * QEMU has put itself under its filter, tries one system call, says how that went, and ends QEMU.
+ * Simulates code in a compromised QEMU. It is loaded into QEMU before QEMU starts, waits until QEMU has enabled its
+ * filter, tries one system call, prints the result, and ends QEMU.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,7 +33,7 @@ static long try(const char *what, const char *with)
 	if (!strcmp(what, "mount"))
 		return mount("none", "/dev", "tmpfs", 0, NULL);
 	if (!strcmp(what, "reboot"))
-		return syscall(SYS_reboot, 0, 0, 0, NULL); /* wrong magic numbers: it never does it */
+		return syscall(SYS_reboot, 0, 0, 0, NULL); /* wrong magic numbers: it never reboots */
 	if (!strcmp(what, "ptrace"))
 		return ptrace(PTRACE_SEIZE, atoi(with), NULL, NULL);
 	if (!strcmp(what, "open"))

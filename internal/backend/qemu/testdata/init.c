@@ -1,6 +1,6 @@
 /*
- * The /init of the boot tests: it loads the modules, shows on the console what
- * it finds, echoes on the agent's port, and powers off when that says so.
+ * The /init of the boot tests: it loads the modules, prints on the console what it finds, echoes bytes on the agent's
+ * port, and powers off on request.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -85,7 +85,7 @@ int main(void)
 	char c;
 
 	klogctl(6, NULL,
-		0); /* the kernel's lines come amid those of a tty: none but a panic's (syslog(2), CONSOLE_OFF) */
+		0); /* keeps the kernel's lines, except a panic's, from mixing with a tty's (syslog(2), CONSOLE_OFF) */
 	mount("proc", "/proc", "proc", 0, "");
 	mount("sysfs", "/sys", "sysfs", 0, "");
 	mount("devtmpfs", "/dev", "devtmpfs", 0, "");

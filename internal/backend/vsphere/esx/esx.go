@@ -1,9 +1,10 @@
-// Package esx says what a plan's VMs become on ESXi, and what of the plan ESXi does not promise. It is pure, and knows
-// nothing of vCenter's API. A rule of ESXi's has its source beside it.
+// Package esx determines the configuration of a plan's VMs on ESXi, and the parts of the plan that ESXi does not
+// guarantee. It is pure, and does not use vCenter's API. The source of a rule of ESXi is cited next to it.
 //
-// Sources: [RM] VMware vSphere Resource Management 8.0; [LS] Deploying Extremely Latency-Sensitive Applications in VMware
-// vSphere 5.5, and later best practices of latency sensitivity; [DP] Using NVIDIA ConnectX adapter cards for HPC and machine
-// learning workloads on vSphere in DirectPath I/O mode (2022); [NET] VMware vSphere Networking 8.0; [API] vSphere Web Services API 8.0.
+// Sources: [RM] VMware vSphere Resource Management 8.0; [LS] Deploying Extremely Latency-Sensitive Applications in
+// VMware vSphere 5.5, and later best practices of latency sensitivity; [DP] Using NVIDIA ConnectX adapter cards for
+// HPC and machine learning workloads on vSphere in DirectPath I/O mode (2022); [NET] VMware vSphere Networking 8.0;
+// [API] vSphere Web Services API 8.0.
 package esx
 
 import (
@@ -20,34 +21,36 @@ import (
 	"nearmetal/internal/words"
 )
 
-// VM is what a plan's VM becomes. Its zero fields are left as ESXi has them.
+// VM is the configuration of a plan's VM. Zero fields are left at ESXi's defaults.
 type VM struct {
 	Name            string `json:"name"`
 	Host            string `json:"host"`
-	HardwareVersion int    `json:"hardwareVersion,omitempty"` // that the settings need: 20 is ESXi 8.0
+	HardwareVersion int    `json:"hardwareVersion,omitempty"` // required by the settings: 20 is ESXi 8.0
 	NumCPUs         int    `json:"numCPUs"`
 	CoresPerSocket  int    `json:"numCoresPerSocket"`
 	// CoresPerNUMANode is virtualNuma.coresPerNumaNode; 0: older settings in ExtraConfig, or none.
 	CoresPerNUMANode int      `json:"coresPerNumaNode,omitempty"`
-	CPUHotAdd        bool     `json:"cpuHotAddEnabled"` // always off: it turns vNUMA off
+	CPUHotAdd        bool     `json:"cpuHotAddEnabled"` // always off, because it disables vNUMA
 	MemoryMB         int64    `json:"memoryMB"`
 	Latency          string   `json:"latencySensitivity"`           // high or normal
 	CPUReservation   int64    `json:"cpuReservationMHz,omitempty"`  // MHz
 	MemoryLocked     bool     `json:"memoryReservationLockedToMax"` // all memory reserved
-	Firmware         string   `json:"firmware,omitempty"`           // efi, where devices or secure boot need it
+	Firmware         string   `json:"firmware,omitempty"`           // efi, if devices or secure boot require it
 	SecureBoot       *bool    `json:"efiSecureBootEnabled,omitempty"`
 	Devices          []Device `json:"devices,omitempty"`
-	// ExtraConfig are the advanced settings.
+	// ExtraConfig has the advanced settings.
 	ExtraConfig map[string]string `json:"extraConfig,omitempty"`
-	Reasons     []string          `json:"reasons,omitempty"` // with the rule's source
+	Reasons     []string          `json:"reasons,omitempty"` // with the source of each rule
 }
 
 // Device is a device of the host in a VM.
 type Device struct {
-	// Kind is passthru: the whole function; sriov: a virtual function that ESXi chooses; dynamic: a whole function with these
-	// ids, which vCenter chooses; vgpu: a part of a GPU; or pvrdma: a network card with RDMA by the host's own.
-	Kind     string `json:"kind"`
-	Address  string `json:"address"`            // of the function, or of the PF; with dynamic, of the one that the plan counts
+	// Kind is passthru: the whole function; sriov: a virtual function that ESXi chooses; dynamic: a whole function
+	// with these IDs, which vCenter chooses; vgpu: a part of a GPU; or pvrdma: a network card with RDMA on the host's
+	// own.
+	Kind string `json:"kind"`
+	// Of the function, or of the PF; for dynamic, of the function that the plan counts.
+	Address  string `json:"address"`
 	Name     string `json:"name,omitempty"`     // vgpu: the profile; pvrdma: the port group
 	VendorID int    `json:"vendorId,omitempty"` // with dynamic
 	DeviceID int    `json:"deviceId,omitempty"` // with dynamic
@@ -61,7 +64,7 @@ const (
 	PVRDMA = "pvrdma"
 )
 
-// Which says which device of its kind it is.
+// Which returns the identity of a device within its kind.
 func (d Device) Which() string {
 	switch d.Kind {
 	case "dynamic":
@@ -72,42 +75,43 @@ func (d Device) Which() string {
 	return d.Address
 }
 
-// ofHost says whether VMs have functions of their host.
+// ofHost reports whether the VM has functions of its host.
 func (vm *VM) ofHost() bool {
 	return slices.ContainsFunc(vm.Devices, func(d Device) bool { return d.Kind != VGPU && d.Kind != PVRDMA })
 }
 
-// IDs are the vendor and device ids of a dynamic device, as lspci writes them.
+// IDs returns the vendor and device IDs of a dynamic device in lspci's form.
 func (d Device) IDs() string { return fmt.Sprintf("%04x:%04x", d.VendorID, d.DeviceID) }
 
-// Translation is a plan as ESXi carries it out.
+// Translation is a plan as carried out by ESXi.
 type Translation struct {
 	VMs []VM `json:"vms"`
-	// Lost are what the plan says and ESXi does not promise; Undone what DRS and HA would undo. A sentence each.
+	// Lost lists the parts of the plan that ESXi does not guarantee, Undone those that DRS and HA would undo, one
+	// sentence each.
 	Lost   []string `json:"lost,omitempty"`
 	Undone []string `json:"undone,omitempty"`
 }
 
-// What a host's description says of itself, for Translate to know (topology.Host.System, Device.Driver).
+// Words in a host's description that Translate uses (topology.Host.System, Device.Driver).
 const (
 	Maintenance = "in maintenance mode: it takes no VMs"
-	Passthru    = "passthru" // the driver of a function that VMs can have whole
+	Passthru    = "passthru" // the driver of a function that can be assigned to VMs as a whole
 )
 
-// vNUMAFrom is the number of vCPUs from which ESXi shows NUMA nodes to a VM by itself (numa.vcpu.min) [RM].
+// vNUMAFrom is the number of vCPUs from which ESXi by default presents NUMA nodes to a VM (numa.vcpu.min) [RM].
 const vNUMAFrom = 9
 
-// Spare returns how many of a host's cores ESXi needs where VMs have cores of their own: a twelfth, as VMware's study has 44
-// of 48 [DP].
+// Spare returns how many of a host's cores ESXi needs if VMs have cores of their own: a twelfth, as VMware's study
+// uses 44 of 48 [DP].
 func Spare(cores int) int { return (cores + 11) / 12 }
 
-// isESXi says whether a host is an ESXi, and not another machine that a plan is tried on.
+// isESXi reports whether a host is an ESXi host, and not another machine on which a plan is tried.
 func isESXi(h *topology.Host) bool { return slices.ContainsFunc(h.System, version.MatchString) }
 
-// version is an ESXi's as the host's description has it.
+// version matches an ESXi version in a host's description.
 var version = regexp.MustCompile(`^VMware ESXi ([0-9]{1,2})\.([0-9]{1,2})`)
 
-// eight says whether a host is ESXi 8.0 or later; a host that does not say so is taken to be.
+// eight reports whether a host is ESXi 8.0 or later; a host without a version is assumed to be.
 func eight(h *topology.Host) bool {
 	for _, s := range h.System {
 		if m := version.FindStringSubmatch(s); m != nil {
@@ -118,8 +122,8 @@ func eight(h *topology.Host) bool {
 	return true
 }
 
-// Translate says what the plan's VMs become; file is what the cluster file asks of vSphere alone. The error is one line: what ESXi
-// would refuse, and what to write instead.
+// Translate returns the configuration of the plan's VMs; file has the cluster file's settings for vSphere only. The
+// error is one line: the setting that ESXi would reject, and the alternative.
 func Translate(file spec.VSphere, p *plan.Plan, hosts []topology.Host) (*Translation, error) {
 	if p.Region != nil {
 		return nil, fmt.Errorf("ESXi has no memory that VMs share: write region: 0")
@@ -158,7 +162,7 @@ func Translate(file spec.VSphere, p *plan.Plan, hosts []topology.Host) (*Transla
 	return t, nil
 }
 
-// translate says what one VM becomes.
+// translate returns the configuration of one VM.
 func translate(file spec.VSphere, v *plan.VM, h *topology.Host, l *losses) (*VM, error) {
 	vm := &VM{Name: v.Name, Host: v.Host, NumCPUs: v.VCPUs, CoresPerSocket: v.VCPUs, MemoryMB: int64((v.MemoryBytes + 1<<20 - 1) >> 20), Latency: "normal", ExtraConfig: map[string]string{}}
 	if v.MemoryBytes%(4<<20) != 0 {
@@ -233,13 +237,13 @@ func (vm *VM) nodes(v *plan.VM, h *topology.Host, l *losses) {
 		vm.because("%d NUMA nodes of %d vCPUs: coresPerNumaNode of ESXi 8.0 [API]", k, each)
 	} else {
 		vm.ExtraConfig["numa.vcpu.maxPerVirtualNode"] = strconv.Itoa(each)
-		vm.ExtraConfig["numa.autosize.once"] = "FALSE" // else the first power-on fixes the nodes [RM]
+		vm.ExtraConfig["numa.autosize.once"] = "FALSE" // otherwise the first power-on fixes the nodes [RM]
 		vm.because("%d NUMA nodes of %d vCPUs: numa.vcpu.maxPerVirtualNode [RM]", k, each)
 	}
 	vm.because("CPU hot-add is off: it would turn the NUMA nodes off [RM]")
 }
 
-// placement sets where the VM runs: its nodes, and cores of its own.
+// placement sets the VM's nodes, and cores of its own.
 func (vm *VM) placement(v *plan.VM, h *topology.Host, l *losses) error {
 	var bound []int
 	for _, n := range v.Nodes {
@@ -280,7 +284,8 @@ func (vm *VM) placement(v *plan.VM, h *topology.Host, l *losses) error {
 	return nil
 }
 
-// mmioUnknown is the window in GB for functions whose memory windows vCenter does not say: that of VMware's vHPC toolkit.
+// mmioUnknown is the window in GB for functions whose memory windows vCenter does not report: the value of VMware's
+// vHPC toolkit.
 const mmioUnknown = 256
 
 // devices sets the VM's devices.
@@ -340,7 +345,8 @@ func (vm *VM) devices(v *plan.VM, h *topology.Host, l *losses) error {
 // pvrdmaFrom is the hardware version that has PVRDMA cards: that of ESXi 6.5 [NET].
 const pvrdmaFrom = 13
 
-// more sets what the cluster file asks of vSphere alone: secure boot, and devices that are not functions of a host.
+// more applies the cluster file's settings for vSphere only: secure boot, and devices that are not functions of a
+// host.
 func (vm *VM) more(file spec.VSphere, l *losses) {
 	if on := file.SecureBoot; on != nil {
 		vm.SecureBoot = on
@@ -367,7 +373,7 @@ func (vm *VM) more(file spec.VSphere, l *losses) {
 	}
 }
 
-// undone says what DRS and HA would undo of VMs.
+// undone returns the VMs' settings that DRS and HA would undo.
 func undone(vms []VM) []string {
 	var list []string
 	var free, bound, gpus []string
@@ -394,7 +400,7 @@ func undone(vms []VM) []string {
 	return list
 }
 
-// list writes numbers with commas, as ESXi takes them.
+// list formats numbers with commas for ESXi.
 func list(ids []int) string {
 	var s []string
 	for _, id := range ids {
@@ -403,7 +409,7 @@ func list(ids []int) string {
 	return strings.Join(s, ",")
 }
 
-// names writes names for a sentence: the first four, and how many more.
+// names formats names for a sentence: the first four, and the number of the others.
 func names(list []string) string {
 	const most = 4
 	if len(list) > most {
@@ -412,7 +418,7 @@ func names(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// losses are what is lost, each once, with the VMs that it is of.
+// losses collects the losses, each once, with the VMs it applies to.
 type losses struct {
 	order []string
 	text  map[string]string
@@ -432,7 +438,7 @@ func (l *losses) add(key, vm, text string) {
 	}
 }
 
-// lines are the losses in their order.
+// lines returns the losses in their order.
 func (l *losses) lines() []string {
 	var out []string
 	for _, key := range l.order {
@@ -441,7 +447,7 @@ func (l *losses) lines() []string {
 	return out
 }
 
-// Text writes the VMs for people; what is lost is among the plan's warnings.
+// Text formats the VMs for people; the losses are among the plan's warnings.
 func (t *Translation) Text() string {
 	var b strings.Builder
 	for _, v := range t.VMs {

@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// esxi is a described machine as an ESXi host.
+// esxi returns a described machine as an ESXi host.
 func esxi(t *testing.T, name, version string) topology.Host {
 	t.Helper()
 	h, err := topology.Open("../../../../test/topology/" + name + ".machine")
@@ -24,7 +24,7 @@ func esxi(t *testing.T, name, version string) topology.Host {
 	return *h
 }
 
-// four is a plan of one VM over all four nodes of a host.
+// four returns a plan of one VM over all four nodes of a host.
 func four(h *topology.Host, each int) *plan.Plan {
 	v := plan.VM{Name: "vm0", Host: h.Name, VCPUs: 4 * each, Sockets: 4, Dies: 1, Cores: each, Threads: 1, MemoryBytes: 16 << 30}
 	for n := 0; n < 4; n++ {
@@ -38,7 +38,8 @@ func four(h *topology.Host, each int) *plan.Plan {
 	return &plan.Plan{VMs: []plan.VM{v}}
 }
 
-// Equal nodes become coresPerNumaNode on ESXi 8, and older settings before it; few vCPUs need numa.vcpu.min.
+// TestNodes: equal nodes become coresPerNumaNode on ESXi 8, and older settings before it; few vCPUs need
+// numa.vcpu.min.
 func TestNodes(t *testing.T) {
 	for _, x := range []struct {
 		version string
@@ -74,7 +75,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// What ESXi does not promise is said once, with the VMs that it is of.
+// TestLost: a loss is reported once, with the VMs it applies to.
 func TestLost(t *testing.T) {
 	h := esxi(t, "epyc-nps4", "7.0.3")
 	p := four(&h, 4)
@@ -117,7 +118,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// What ESXi would refuse is one line, with what to write.
+// TestRefused: a setting that ESXi would reject is one line, with the alternative.
 func TestRefused(t *testing.T) {
 	h := esxi(t, "epyc-nps4", "8.0.2")
 	_, cores, _ := h.Counts()
@@ -154,7 +155,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A VM of one node with one card is bound to the card's node; without pins it has no reservation of CPU.
+// TestBeside: a VM of one node with one card is bound to the card's node; without pins it has no reservation of CPU.
 func TestBeside(t *testing.T) {
 	h := esxi(t, "epyc-nps4", "8.0.2")
 	c := &spec.Cluster{VMs: []spec.Group{{Name: "vm", Count: 1, VCPUs: 4, Memory: 2 << 30}}}
@@ -177,7 +178,7 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// What only vSphere has is in the VM, with what it needs and what is lost.
+// TestMore: settings for vSphere only are in the VM, with their requirements and losses.
 func TestMore(t *testing.T) {
 	h := esxi(t, "epyc-nps4", "8.0.2")
 	p := four(&h, 4)

@@ -1,23 +1,24 @@
 package esx
 
-// Function is a PCI function of an ESXi host that VMs can have, as vCenter describes it.
+// Function is a PCI function of an ESXi host that can be assigned to VMs, as described by vCenter.
 type Function struct {
 	Address  string `json:"address"`
-	Name     string `json:"name"`          // in its maker's words
-	Net      string `json:"net,omitempty"` // of its network card: vmnic4
-	Passthru bool   `json:"passthru"`      // switched on
-	// Active: it is passed through now. Where Passthru is on and this is not, the host has to boot first.
+	Name     string `json:"name"`          // its maker's name for it
+	Net      string `json:"net,omitempty"` // name of its network card: vmnic4
+	Passthru bool   `json:"passthru"`      // passthrough is enabled
+	// Active: passthrough is active. If Passthru is set and this is not, the host has to reboot first.
 	Active  bool `json:"passthruActive"`
 	Capable bool `json:"passthruCapable"`
-	// VFs are those that there are, Requested those that were asked for: the host has to boot where they differ. Most: the card's.
+	// VFs is the number of existing virtual functions, Requested the configured number: the host has to reboot if
+	// they differ. Most is the card's maximum.
 	VFs       int `json:"vfs"`
 	Requested int `json:"vfsRequested"`
 	Most      int `json:"vfsMost"`
-	// Uses are the host's own switches that send over it.
+	// Uses lists the host's own switches that send over it.
 	Uses []string `json:"uses,omitempty"`
 }
 
-// Policies are ESXi's power policies by the words of commands: key and short name in vCenter.
+// Policies maps the commands' words to ESXi's power policies: key and short name in vCenter.
 var Policies = []struct {
 	Word, Short string
 	Key         int32

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// Guests of the simulator. A VM whose advanced settings have RUN.container is run by a program that the simulator knows as docker. Here
-// that is a script: a guest is a process of this machine in namespaces of its own, with files of its own in /run, /root and /etc/ssh,
-// and an ssh server. VMware Tools run in it, files are copied and programs are started by vCenter's calls, and it has an address:
-// that of vm0 is 127.7.0.1.
+// Guests of the simulator. A VM whose advanced settings have RUN.container is run by a program that the simulator
+// knows as docker. Here that is a script: a guest is a process of this machine in namespaces of its own, with its own
+// files in /run, /root and /etc/ssh, and an ssh server. VMware Tools run in it, vCenter's calls copy files and start
+// programs, and it has an address: vm0's is 127.7.0.1.
 
 //go:embed docker.sh
 var dockerText string
@@ -25,10 +25,10 @@ var guestText string
 // GuestLogin is the user and the password of guests.
 const GuestLogin = "root:guest-pass-word"
 
-// GuestSubnet is that of guests' addresses.
+// GuestSubnet is the subnet of guests' addresses.
 const GuestSubnet = "127.7.0.0/24"
 
-// GuestsWork says why this machine cannot have guests; nil: it can.
+// GuestsWork returns the reason why this machine cannot run guests, or nil.
 func GuestsWork() error {
 	if os.Getuid() != 0 {
 		return errors.New("guests need root")
@@ -45,11 +45,13 @@ func GuestsWork() error {
 	return l.Close()
 }
 
-// TemplateUser is the user of guests whose template has one (Server.GiveTemplate); sudo lets that user become root.
+// TemplateUser is the user of guests whose template has one (Server.GiveTemplate); sudo permits that user to become
+// root.
 const TemplateUser = "mpi"
 
-// GiveTemplate has the guests that start from now on come from a template with host keys of its own, and with TemplateUser, who logs in
-// with a key. It returns the key's file, and the line of the host key for known_hosts, without the name.
+// GiveTemplate makes the guests that start from now on come from a template with host keys of its own, and with
+// TemplateUser, who logs in with a key. It returns the key's file, and the line of the host key for known_hosts,
+// without the name.
 func (s *Server) GiveTemplate(t testing.TB) (key, host string) {
 	t.Helper()
 	dir := filepath.Join(filepath.Dir(s.Guests), "template")
@@ -73,7 +75,8 @@ func (s *Server) GiveTemplate(t testing.TB) (key, host string) {
 	return key, strings.TrimSpace(string(line))
 }
 
-// guests puts the script into PATH, and has all guests end with the test. It returns the folder with a folder for each.
+// guests puts the script into PATH, and ends all guests with the test. It returns the directory that has a directory
+// for each guest.
 func guests(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -13,14 +13,14 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// The simulator's property collector copies, by XML, every object that a filter watches for every change of any object. With 1,000 VMs
-// nothing else gets a turn. And a change of a list view may wait for an answer to WaitForUpdatesEx that waits for the list view, for
-// ever. The collectors here read what has changed, and only that, and wait for nobody.
+// For every change of any object, the simulator's property collector copies, by XML, every object that a filter
+// watches. With 1,000 VMs it blocks everything else. And a change of a list view may wait forever for an answer to
+// WaitForUpdatesEx that itself waits for the list view. The collectors here read only the changes, and do not block.
 
-// collector is the one that a session finds; those that it creates are linear.
+// collector is the collector that a session finds; those that it creates are linear.
 type collector struct{ simulator.PropertyCollector }
 
-// linearCollectors puts it in the simulator's place.
+// linearCollectors installs it in the simulator.
 func linearCollectors() {
 	c := &collector{}
 	c.Self = types.ManagedObjectReference{Type: "PropertyCollector", Value: "propertyCollector"}
@@ -34,7 +34,7 @@ func (c *collector) CreatePropertyCollector(ctx *simulator.Context, _ *types.Cre
 	return &methods.CreatePropertyCollectorBody{Res: &types.CreatePropertyCollectorResponse{Returnval: ctx.Session.Put(l).Reference()}}
 }
 
-// linear watches the objects of one list view. With a filter over anything else it is the simulator's own.
+// linear watches the objects of one list view. With a filter over anything else it behaves as the simulator's own.
 type linear struct {
 	simulator.PropertyCollector
 	own bool
@@ -46,7 +46,7 @@ type linear struct {
 	cancel  context.CancelFunc
 }
 
-// CreateFilter takes the filter, one for each collector.
+// CreateFilter accepts the filter, one for each collector.
 func (l *linear) CreateFilter(ctx *simulator.Context, req *types.CreateFilter) soap.HasFault {
 	if l.own = len(req.Spec.ObjectSet) != 1 || req.Spec.ObjectSet[0].Obj.Type != "ListView"; l.own {
 		return l.PropertyCollector.CreateFilter(ctx, req)
@@ -66,10 +66,10 @@ func (l *linear) note(ref types.ManagedObjectReference, kind types.ObjectUpdateK
 	}
 }
 
-// PutObject has nothing to say: a new object is in no list yet.
+// PutObject does nothing: a new object is in no list yet.
 func (l *linear) PutObject(mo.Reference) {}
 
-// UpdateObject notes a change of what is reported, or of the list.
+// UpdateObject records a change of a reported property, or of the list.
 func (l *linear) UpdateObject(_ *simulator.Context, o mo.Reference, changes []types.PropertyChange) {
 	ref := o.Reference()
 	for _, p := range l.spec.PropSet {
@@ -84,12 +84,12 @@ func (l *linear) UpdateObject(_ *simulator.Context, o mo.Reference, changes []ty
 	}
 }
 
-// RemoveObject notes an end.
+// RemoveObject records the end of an object.
 func (l *linear) RemoveObject(_ *simulator.Context, ref types.ManagedObjectReference) {
 	l.note(ref, types.ObjectUpdateKindLeave)
 }
 
-// CancelWaitForUpdates ends a question that is open.
+// CancelWaitForUpdates ends an open call.
 func (l *linear) CancelWaitForUpdates(req *types.CancelWaitForUpdates) soap.HasFault {
 	if l.own {
 		return l.PropertyCollector.CancelWaitForUpdates(req)
@@ -102,7 +102,7 @@ func (l *linear) CancelWaitForUpdates(req *types.CancelWaitForUpdates) soap.HasF
 	return &methods.CancelWaitForUpdatesBody{Res: new(types.CancelWaitForUpdatesResponse)}
 }
 
-// DestroyPropertyCollector ends it.
+// DestroyPropertyCollector ends the collector.
 func (l *linear) DestroyPropertyCollector(ctx *simulator.Context, req *types.DestroyPropertyCollector) soap.HasFault {
 	if l.own {
 		return l.PropertyCollector.DestroyPropertyCollector(ctx, req)
@@ -113,7 +113,7 @@ func (l *linear) DestroyPropertyCollector(ctx *simulator.Context, req *types.Des
 	return &methods.DestroyPropertyCollectorBody{Res: &types.DestroyPropertyCollectorResponse{}}
 }
 
-// WaitForUpdatesEx answers when something that is watched has changed.
+// WaitForUpdatesEx answers when a watched object has changed.
 func (l *linear) WaitForUpdatesEx(ctx *simulator.Context, req *types.WaitForUpdatesEx) soap.HasFault {
 	if l.own {
 		return l.PropertyCollector.WaitForUpdatesEx(ctx, req)
@@ -139,12 +139,12 @@ func (l *linear) WaitForUpdatesEx(ctx *simulator.Context, req *types.WaitForUpda
 				body.Fault_ = simulator.Fault("", new(types.RequestCanceled))
 			}
 			return body
-		case <-time.After(20 * time.Millisecond): // as the simulator does: changes gather
+		case <-time.After(20 * time.Millisecond): // as in the simulator, changes accumulate
 		}
 	}
 }
 
-// updates are what has changed, and what is in the list for the first time.
+// updates returns the changes, and the objects that are in the list for the first time.
 func (l *linear) updates(ctx *simulator.Context) []types.ObjectUpdate {
 	l.mu.Lock()
 	changed := l.changed

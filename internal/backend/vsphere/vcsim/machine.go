@@ -7,17 +7,18 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// A machine that no one has captured: two packages of 24 cores with two threads each, in four NUMA nodes, as sub-NUMA
-// clustering makes them. It has an Ethernet card for vCenter, and two dual-port ConnectX-5 in nodes 0 and 2: the first port
-// of each with virtual functions, the second passed through whole. The fields are those that VMware's API describes.
+// An invented machine: two packages of 24 cores with two threads each, in four NUMA nodes, as with sub-NUMA
+// clustering. It has an Ethernet card for vCenter, and two dual-port ConnectX-5 in nodes 0 and 2: the first port of
+// each with virtual functions, the second passed through as a whole. The fields are those that VMware's API
+// describes.
 const (
 	packages = 2
-	cores    = 24 // a package
-	threads  = 2  // a core
+	cores    = 24 // per package
+	threads  = 2  // per core
 	nodes    = 4
 	// NodeBytes is the memory of a node.
 	NodeBytes = 96 << 30
-	// VFs are those of each first port.
+	// VFs is the number of virtual functions of each first port.
 	VFs = 4
 	mhz = 2600
 )
@@ -26,7 +27,7 @@ type card struct {
 	id, bridge, name string
 	vendor, device   uint16
 	node             int
-	vfs              bool // SR-IOV is on
+	vfs              bool // SR-IOV is enabled
 	whole            bool // passed through
 }
 
@@ -62,7 +63,7 @@ func describe(h *simulator.HostSystem) {
 	info := &types.HostNumaInfo{Type: "NUMA", NumNodes: nodes}
 	for n := 0; n < nodes; n++ {
 		node := types.HostNumaNode{TypeId: byte(n), MemoryRangeBegin: int64(n) * NodeBytes, MemoryRangeLength: NodeBytes}
-		for t := each - 1; t >= 0; t-- { // ESXi lists them downwards
+		for t := each - 1; t >= 0; t-- { // ESXi lists them in descending order
 			node.CpuID = append(node.CpuID, int16(n*each+t))
 		}
 		info.NumaNode = append(info.NumaNode, node)
@@ -104,7 +105,7 @@ func describe(h *simulator.HostSystem) {
 	h.Summary.QuickStats.OverallMemoryUsage = 4 << 10
 }
 
-// target is what VMs of such a host can have.
+// target returns what VMs of such a host can have.
 func target(h *simulator.HostSystem) *types.ConfigTarget {
 	t := &types.ConfigTarget{NumCpus: packages * cores * threads, NumCpuCores: packages * cores, NumNumaNodes: nodes, SupportedMaxMemMB: 6 << 20}
 	for i, d := range h.Hardware.PciDevice {
@@ -127,7 +128,7 @@ func target(h *simulator.HostSystem) *types.ConfigTarget {
 	return t
 }
 
-// room is what VMs of a pool over n hosts can reserve: a sixteenth of the memory is ESXi's own.
+// room sets what VMs of a pool over n hosts can reserve: a sixteenth of the memory is ESXi's own.
 func room(p *simulator.ResourcePool, n int) {
 	memory, cpu := int64(n)*nodes*NodeBytes/16*15, int64(n)*packages*cores*mhz
 	p.Runtime.Memory = types.ResourcePoolResourceUsage{UnreservedForPool: memory, UnreservedForVm: memory, MaxUsage: memory}

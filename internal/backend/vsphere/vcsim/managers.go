@@ -8,7 +8,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// Managers of a host that the simulator lacks. They do what VMware's API says of them, at once: no host has to boot.
+// Managers of a host that the simulator lacks. They follow VMware's API, but at once: no host has to reboot.
 
 // manage adds the managers of a host's devices and power policy.
 func manage(h *simulator.HostSystem) {
@@ -20,7 +20,7 @@ func manage(h *simulator.HostSystem) {
 	}
 	pci, power := simulator.Map.Put(p).Reference(), simulator.Map.Put(w).Reference()
 	h.ConfigManager.PciPassthruSystem, h.ConfigManager.PowerSystem = &pci, &power
-	// The simulator has two copies of a host's networks: switches that were made are in the one, and seen in the other.
+	// The simulator has two copies of a host's networks: new switches are made in one, and listed in the other.
 	if n, ok := simulator.Map.Get(*h.ConfigManager.NetworkSystem).(*simulator.HostNetworkSystem); ok {
 		n.NetworkInfo = h.Config.Network
 	}
@@ -68,7 +68,7 @@ func (s *pciSystem) find(id string) types.BaseHostPciPassthruInfo {
 	return nil
 }
 
-// Refresh does nothing: all is as it is.
+// Refresh does nothing, because everything is up to date.
 func (s *pciSystem) Refresh(*simulator.Context, *types.Refresh) soap.HasFault {
 	return &methods.RefreshBody{Res: &types.RefreshResponse{}}
 }
@@ -80,7 +80,7 @@ type powerSystem struct {
 
 var policies = map[int32]string{1: "static", 2: "dynamic", 3: "low", 4: "custom"}
 
-// ConfigurePowerPolicy sets the policy of that key.
+// ConfigurePowerPolicy sets the policy with that key.
 func (s *powerSystem) ConfigurePowerPolicy(_ *simulator.Context, req *types.ConfigurePowerPolicy) soap.HasFault {
 	body := &methods.ConfigurePowerPolicyBody{}
 	if policies[req.Key] == "" {

@@ -10,15 +10,15 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// Tasks has every task ask f first, by its name ("CloneVm", "ReconfigVm"): what f returns is its failure, and for as long as f takes it
-// runs. nil: they do what they do.
+// Tasks makes every task first call f with its name ("CloneVm", "ReconfigVm"): f returns the task's failure, and the
+// task lasts at least as long as f. nil: tasks run normally.
 func (s *Server) Tasks(f func(name string) types.BaseMethodFault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.task = f
 }
 
-// tasks puts that question before what each task does, and sees which VMs are still being cloned.
+// tasks inserts that call before each task, and tracks which VMs are being cloned.
 type tasks struct {
 	s    *Server
 	self types.ManagedObjectReference
@@ -53,7 +53,7 @@ func (t *tasks) PutObject(o mo.Reference) {
 func (*tasks) UpdateObject(*simulator.Context, mo.Reference, []types.PropertyChange) {}
 func (*tasks) RemoveObject(*simulator.Context, types.ManagedObjectReference)         {}
 
-// clones notes that a task clones.
+// clones records that a task clones.
 func (s *Server) clones(task types.ManagedObjectReference) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *Server) clones(task types.ManagedObjectReference) {
 	s.cloning[task] = nil
 }
 
-// appeared notes a new object: a VM is of a clone that runs.
+// appeared records a new object: a VM belongs to a running clone.
 func (s *Server) appeared(o types.ManagedObjectReference) {
 	if o.Type != "VirtualMachine" {
 		return
@@ -75,7 +75,7 @@ func (s *Server) appeared(o types.ManagedObjectReference) {
 	}
 }
 
-// cloned notes that a task clones no more.
+// cloned records that a task no longer clones.
 func (s *Server) cloned(task types.ManagedObjectReference) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +84,8 @@ func (s *Server) cloned(task types.ManagedObjectReference) {
 
 var this = regexp.MustCompile(`<_this type="(VirtualMachine|Task)">([^<]+)<`)
 
-// busy is vCenter's answer to the removal of a VM that may still be a clone's, and to the end of such a task. The simulator itself would
-// remove that VM, and fall over. And a task that it cancels says that it has ended, and goes on.
+// busy returns vCenter's answer to the removal of a VM that may still be a clone's, and to the end of such a task.
+// The simulator itself would remove that VM and crash, and a task that it cancels reports its end but continues.
 func (s *Server) busy(method string, request []byte) (f Failure, yes bool) {
 	m := this.FindSubmatch(request)
 	if m == nil || method != "Destroy_Task" && method != "CancelTask" {

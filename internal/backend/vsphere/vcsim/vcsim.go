@@ -1,7 +1,7 @@
-// Package vcsim is a vCenter for tests: govmomi's simulator, whose gaps are filled as VMware's API describes hosts. Its
-// hosts have several NUMA nodes, cards with virtual functions and cards passed through; what the simulator lacks of a host's
-// settings is added. A proxy before it counts calls, and can fail any of them. One process has one vCenter at a time, since
-// the simulator is global.
+// Package vcsim is a vCenter for tests: govmomi's simulator, with its gaps filled as VMware's API describes hosts.
+// Its hosts have several NUMA nodes, cards with virtual functions and cards passed through, and the host settings
+// that the simulator lacks. A proxy in front of it counts calls, and can fail any of them. A process has one vCenter
+// at a time, because the simulator is global.
 package vcsim
 
 import (
@@ -35,36 +35,36 @@ type Options struct {
 	Guests bool
 }
 
-// Server is a vCenter that runs.
+// Server is a running vCenter.
 type Server struct {
 	Addr string // HOST:PORT
 	CA   string // a file with its certificate
 	Host string // name of the first host
-	// Guests has a folder for each guest.
+	// Guests is a directory with a directory for each guest.
 	Guests string
 
 	mu    sync.Mutex
 	calls []string          // methods, in their order
 	last  map[string]string // the last request of each method
-	kept  *[]Request        // where requests are kept; nil: they are not
-	// fail is asked before each call; an answer that is not "" is a SOAP fault's text.
+	kept  *[]Request        // requests that are kept; nil: none
+	// fail is called before each call; it returns the call's failure.
 	fail func(n int, method string) Failure
-	// task is asked before each task; see Tasks.
+	// task is called before each task; see Tasks.
 	task func(name string) types.BaseMethodFault
-	// cloning are the clone tasks that run, and the VMs that have appeared meanwhile.
+	// cloning are the running clone tasks, each with the VMs that have appeared since its start.
 	cloning map[types.ManagedObjectReference][]types.ManagedObjectReference
 }
 
-// Failure is what becomes of a call. The zero value lets it through.
+// Failure is the fate of a call. The zero value lets it pass.
 type Failure struct {
-	Fault string // the fault's XML element: "<NotAuthenticatedFault …/>"; with Text
+	Fault string // XML element of the fault: "<NotAuthenticatedFault …/>"; with Text
 	Text  string // vCenter's words
-	Drop  bool   // the connection is closed, before the call is carried out
-	After bool   // it is carried out first
-	Then  func() // is called before the answer
+	Drop  bool   // the connection is closed before the call is carried out
+	After bool   // the call is carried out first
+	Then  func() // called before the answer
 }
 
-// The login, and objects that there are.
+// The login, and existing objects.
 const (
 	User     = "nm-user"
 	Password = "nm-pass-word"
@@ -114,10 +114,10 @@ func Start(t testing.TB, o Options) *Server {
 	to := *sim.URL
 	to.Path, to.User = "", nil
 	onward := httputil.NewSingleHostReverseProxy(&to)
-	onward.ErrorLog = log.New(io.Discard, "", 0) // of clients that have gone
+	onward.ErrorLog = log.New(io.Discard, "", 0) // errors for clients that have gone
 	onward.ModifyResponse = secure
 	front := httptest.NewUnstartedServer(s.proxy(onward))
-	front.Config.ErrorLog = log.New(io.Discard, "", 0) // of certificates that clients do not trust
+	front.Config.ErrorLog = log.New(io.Discard, "", 0) // errors for certificates that clients do not trust
 	front.StartTLS()
 	s.Addr = front.Listener.Addr().String()
 	s.CA = filepath.Join(t.TempDir(), "vcenter.pem")
@@ -140,13 +140,13 @@ func Start(t testing.TB, o Options) *Server {
 	return s
 }
 
-// Env are the variables by which the vCenter is found.
+// Env returns the variables by which the vCenter is found.
 func (s *Server) Env() map[string]string {
 	return map[string]string{"GOVC_URL": s.Addr, "GOVC_USERNAME": User, "GOVC_PASSWORD": Password, "GOVC_TLS_CA_CERTS": s.CA,
 		"GOVC_GUEST_LOGIN": "", "GOVC_INSECURE": "", "GOVC_THUMBPRINT": "", "GOVC_DATACENTER": "", "GOVC_TLS_KNOWN_HOSTS": "", "NEARMETAL_VSPHERE_FILE": s.CA + ".none"}
 }
 
-// Hosts are those of the vCenter, by name.
+// Hosts returns the vCenter's hosts, by name.
 func (s *Server) Hosts() []*simulator.HostSystem {
 	var list []*simulator.HostSystem
 	for _, e := range simulator.Map.All("HostSystem") {
@@ -156,14 +156,14 @@ func (s *Server) Hosts() []*simulator.HostSystem {
 	return list
 }
 
-// Fail has every call ask f what becomes of it; n counts calls from 1, from now on. nil: they all go through.
+// Fail makes every call ask f for its failure; n counts calls from 1, from now on. nil: all calls pass.
 func (s *Server) Fail(f func(n int, method string) Failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls, s.fail = nil, f
 }
 
-// Last is the last request of a method, as XML; "": there was none.
+// Last returns the last request of a method, as XML; "": none.
 func (s *Server) Last(method string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +173,7 @@ func (s *Server) Last(method string) string {
 // Request is a call, with its SOAP envelope.
 type Request struct{ Method, Text string }
 
-// Requests are the calls that are made while f runs.
+// Requests returns the calls made while f runs.
 func (s *Server) Requests(f func()) []Request {
 	var list []Request
 	keep := func(to *[]Request) {
@@ -187,7 +187,7 @@ func (s *Server) Requests(f func()) []Request {
 	return list
 }
 
-// Calls are the methods called since the start, or the last Fail.
+// Calls returns the methods called since the start, or the last Fail.
 func (s *Server) Calls() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,17 +196,17 @@ func (s *Server) Calls() []string {
 
 var method = regexp.MustCompile(`<(?:[A-Za-z0-9]+:)?Body[^>]*>\s*<(?:[A-Za-z0-9]+:)?([A-Za-z0-9_]+)`)
 
-// withGuest are the advanced settings by which the simulator runs a guest for a VM.
+// withGuest has the advanced settings with which the simulator runs a guest for a VM.
 const withGuest = `<extraConfig xmlns:i="http://www.w3.org/2001/XMLSchema-instance" i:type="OptionValue"><key>RUN.container</key>` +
 	`<value xmlns:xsd="http://www.w3.org/2001/XMLSchema" i:type="xsd:string">guest</value></extraConfig>` +
 	`<extraConfig xmlns:i="http://www.w3.org/2001/XMLSchema-instance" i:type="OptionValue"><key>RUN.mountdmi</key>` +
 	`<value xmlns:xsd="http://www.w3.org/2001/XMLSchema" i:type="xsd:string">false</value></extraConfig>`
 
-// plain marks a call whose answer has an address of the simulator's, which itself speaks plain http behind the proxy. Its value is the
-// proxy's address.
+// plain marks a call whose answer has an address of the simulator, which uses plain http behind the proxy. Its value
+// is the proxy's address.
 const plain = "X-Nearmetal-Plain"
 
-// secure makes such an address one of the proxy's.
+// secure replaces such an address by the proxy's.
 func secure(r *http.Response) error {
 	if r.Request.Header.Get(plain) == "" {
 		return nil
@@ -217,18 +217,19 @@ func secure(r *http.Response) error {
 	}
 	r.Body.Close()
 	_, port, _ := net.SplitHostPort(r.Request.Header.Get(plain))
-	body = bytes.ReplaceAll(body, []byte("http://*"), []byte("https://*:"+port)) // as vCenter writes it: the client puts the host in
+	// In vCenter's form: the client inserts the host.
+	body = bytes.ReplaceAll(body, []byte("http://*"), []byte("https://*:"+port))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	r.Header.Set("Content-Length", fmt.Sprint(len(body)))
 	return nil
 }
 
-// program is one that is to be started, without quotes.
+// program matches the program of a start request, without quotes.
 var program = regexp.MustCompile(`<programPath>([^<']*)</programPath>\s*<arguments>([^<']*)</arguments>`)
 
 var longWait = regexp.MustCompile(`<maxWaitSeconds>\d+</maxWaitSeconds>`)
 
-// proxy counts calls, and fails those that it shall.
+// proxy counts calls, and fails those selected by Fail.
 func (s *Server) proxy(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -241,7 +242,7 @@ func (s *Server) proxy(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if s.Guests != "" && string(m[1]) == "ReconfigVM_Task" { // the simulator leaves out what a clone's call says
+		if s.Guests != "" && string(m[1]) == "ReconfigVM_Task" { // the simulator ignores the settings of a clone's call
 			body = bytes.Replace(body, []byte("<extraConfig"), []byte(withGuest+"<extraConfig"), 1)
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 			r.Header.Set("Content-Length", fmt.Sprint(len(body)))
@@ -254,12 +255,14 @@ func (s *Server) proxy(next http.Handler) http.Handler {
 		if strings.HasPrefix(string(m[1]), "InitiateFileTransfer") {
 			r.Header.Set(plain, s.Addr)
 		}
-		if string(m[1]) == "WaitForUpdatesEx" { // the simulator does not see that a client has gone, and waits on
+		// The simulator does not notice that a client has gone, and keeps waiting.
+		if string(m[1]) == "WaitForUpdatesEx" {
 			body = longWait.ReplaceAll(body, []byte("<maxWaitSeconds>2</maxWaitSeconds>"))
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 			r.Header.Set("Content-Length", fmt.Sprint(len(body)))
 		}
-		if string(m[1]) == "StartProgramInGuest" { // the simulator has a shell of this machine read what one in the guest should
+		// The simulator passes the program to a shell of this machine, which must not interpret it.
+		if string(m[1]) == "StartProgramInGuest" {
 			inside := program.ReplaceAll(body, []byte("<programPath>/bin/sh</programPath><arguments>-c '$1 $2'</arguments>"))
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(inside)), int64(len(inside))
 			r.Header.Set("Content-Length", fmt.Sprint(len(inside)))

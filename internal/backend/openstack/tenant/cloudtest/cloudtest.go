@@ -1,6 +1,6 @@
-// Package cloudtest plays an OpenStack cloud for tests: what of its APIs a tenant is asked for here, over HTTP. A server that it
-// builds is a real agent, in a mount namespace of its own, which reads the user data and is reached over TLS. It answers as Zed
-// does, as far as package tenant looks.
+// Package cloudtest simulates an OpenStack cloud for tests: the part of its APIs that package tenant uses, over HTTP.
+// A server that it builds is a real agent, in a mount namespace of its own, which reads the user data and is reached
+// over TLS. The answers are those of Zed, as far as package tenant reads them.
 package cloudtest
 
 import (
@@ -36,34 +36,36 @@ type Cloud struct {
 	mu       sync.Mutex
 	n        int
 	things   map[string]map[string]map[string]any // by kind and ID
-	ends     map[string]context.CancelFunc        // of servers' agents
+	ends     map[string]context.CancelFunc        // of servers' agents, to end them
 	listens  map[string]net.Listener              // by address
-	deleted  map[string]int                       // servers that are DELETED still: how often each was looked at
-	searches map[string]int                       // calls that list, by collection, since the last that changes
-	calls    []string                             // those that changed something: METHOD kind
+	deleted  map[string]int                       // servers that are still DELETED: number of queries of each
+	searches map[string]int                       // list calls by collection, since the last change
+	calls    []string                             // calls that changed something: METHOD kind
 
-	// Program is nearmetal, which is the servers' agent then; "": this process is.
+	// Program is nearmetal, which is then the servers' agent; "": this process is.
 	Program string
 
-	// What goes wrong. Lock is held by who sets it while servers are asked for.
-	Quota    int                    // of vCPUs
-	Groups   int                    // quota of server groups; 0: none
-	Members  int                    // of a server group; 0: any number
-	Open     bool                   // Neutron has no security groups
-	Region   string                 // the flavor's nearmetal:region; "": none
-	Fault    string                 // servers end in ERROR with this; "": they do not
-	Refuse   map[string]int         // METHOD COLLECTION: the status of every such call
-	Once     map[string][]int       // METHOD COLLECTION: statuses of the first such calls
-	Lose     string                 // METHOD COLLECTION: done, and answered 500, once
-	Silent   string                 // METHOD COLLECTION: done, and not answered, once
-	Late     string                 // METHOD COLLECTION: not answered, and done only after two searches or at Quiet, once
-	Image    map[string]any         // more properties of the image
+	// Faults to simulate. A test holds Lock to set them while servers are requested.
+	Quota   int              // of vCPUs
+	Groups  int              // quota of server groups; 0: none
+	Members int              // of a server group; 0: unlimited
+	Open    bool             // Neutron has no security groups
+	Region  string           // the flavor's nearmetal:region; "": none
+	Fault   string           // servers end in ERROR with this message; "": no
+	Refuse  map[string]int   // METHOD COLLECTION: the status of every such call
+	Once    map[string][]int // METHOD COLLECTION: statuses of the first such calls
+	Lose    string           // METHOD COLLECTION: carried out and answered with 500, once
+	Silent  string           // METHOD COLLECTION: carried out and not answered, once
+	// METHOD COLLECTION: not answered, and carried out only after two searches or at Quiet, once.
+	Late     string
+	Image    map[string]any         // additional properties of the image
 	OnChange func(n int, done bool) // before and after call n that changes something
 }
 
 const uuidForm = "%08x-1111-4222-8333-444444444444"
 
-// New starts a cloud, which ends with the test, and names it test in a clouds.yaml that OS_CLIENT_CONFIG_FILE names.
+// New starts a cloud, which ends with the test, and names it test in a clouds.yaml to which OS_CLIENT_CONFIG_FILE
+// refers.
 func New(t *testing.T) *Cloud {
 	t.Helper()
 	c := &Cloud{t: t, searches: map[string]int{}, things: map[string]map[string]map[string]any{}, ends: map[string]context.CancelFunc{}, listens: map[string]net.Listener{}, deleted: map[string]int{}, Quota: 64, Refuse: map[string]int{}, Once: map[string][]int{}}
@@ -90,10 +92,10 @@ func New(t *testing.T) *Cloud {
 	return c
 }
 
-// subnet is of this process alone: all of 127.0.0.0/8 is this host.
+// subnet belongs to this process only: all of 127.0.0.0/8 is this host.
 var subnet = fmt.Sprintf("127.%d.%d.", 64+os.Getpid()>>8&0x3f, os.Getpid()&0xff)
 
-// Left are the things that are there, as "kind name".
+// Left returns the existing objects, as "kind name".
 func (c *Cloud) Left() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +109,7 @@ func (c *Cloud) Left() []string {
 	return list
 }
 
-// One is the only thing of a collection.
+// One returns the only object of a collection.
 func (c *Cloud) One(kind string) map[string]any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +134,7 @@ func oops(w http.ResponseWriter, status int, text string) {
 	answer(w, status, map[string]any{"error": map[string]any{"code": status, "message": text}})
 }
 
-// kinds are the collections, by path, with the name of one.
+// kinds are the collections, by path, with the name of one object.
 var kinds = map[string]string{"servers": "server", "os-server-groups": "server_group", "security-groups": "security_group", "security-group-rules": "security_group_rule", "ports": "port"}
 
 func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -153,7 +155,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		oops(w, 401, "who are you?")
 		return
 	}
-	f := strings.Split(path, "/")[1:] // without the service
+	f := strings.Split(path, "/")[1:] // without the service's name
 	if len(f) > 0 && (f[0] == "v2.1" || f[0] == "v2.0" || f[0] == "v2") {
 		f = f[1:]
 	}
@@ -323,7 +325,7 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request, f []string, id, ac
 		status := 201
 		switch f[0] {
 		case "os-server-groups":
-			status = 200 // as Nova has it
+			status = 200 // as in Nova
 		case "ports":
 			if _, ok := x["security_groups"]; ok && c.Open {
 				oops(w, 400, "Unrecognized attribute(s) 'security_groups'")
@@ -372,7 +374,7 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request, f []string, id, ac
 			oops(w, 409, "Security Group in use.")
 			return
 		}
-		// As Nova does: a server is DELETED for a moment, and in lists, before there is none.
+		// As in Nova, a deleted server is listed as DELETED for a moment before it disappears.
 		if f[0] == "servers" {
 			all[id]["status"] = "DELETED"
 			c.deleted[id] = 0
@@ -398,10 +400,10 @@ func (c *Cloud) makePort(x map[string]any) {
 	x["fixed_ips"] = []any{map[string]any{"subnet_id": "s1", "ip_address": at}}
 }
 
-// The agent's /run is not this host's.
+// own gives the agent a /run of its own.
 const own = `mount -t tmpfs run /run && mkdir /run/nearmetal && exec "$@"`
 
-// All are the things of a collection.
+// All returns the objects of a collection.
 func (c *Cloud) All(kind string) (list []map[string]any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -411,14 +413,14 @@ func (c *Cloud) All(kind string) (list []map[string]any) {
 	return list
 }
 
-// Searches is how often the things of a collection were listed since a call that changes something began.
+// Searches returns how often a collection was listed since the begin of the last change.
 func (c *Cloud) Searches(kind string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.searches[kind]
 }
 
-// Quiet ends OnChange, after the calls that are being served.
+// Quiet ends OnChange, after the calls in progress.
 func (c *Cloud) Quiet() {
 	c.quiet.Store(true)
 	c.serving.Wait()
@@ -454,7 +456,7 @@ func (c *Cloud) makeServer(x map[string]any) {
 		c.t.Error(err)
 		return
 	}
-	delete(x, "user_data") // no API shows it
+	delete(x, "user_data") // no API returns it
 	id := fmt.Sprint(x["networks"].([]any)[0].(map[string]any)["port"])
 	ip := c.things["ports"][id]["fixed_ips"].([]any)[0].(map[string]any)["ip_address"].(string)
 	l := c.listens[ip]
@@ -482,8 +484,9 @@ func (c *Cloud) makeServer(x map[string]any) {
 	}()
 }
 
-// alone is a server's root: its own /run and /dev/shm, its own /etc/hosts in the directory that is the first word, and the name
-// that is the second one. MPI libraries take processes of one name for those of one host.
+// alone sets up a server's root: its own /run and /dev/shm, its own /etc/hosts in the directory of the first
+// argument, and the host name of the second. MPI libraries consider processes with the same host name to be on one
+// host.
 const alone = `mount -t tmpfs run /run && mount -t tmpfs shm /dev/shm && cp /etc/hosts "$1/hosts" && mount --bind "$1/hosts" /etc/hosts &&
 hostname "$2" && shift 2 && exec "$@"`
 
