@@ -180,16 +180,9 @@ func (t *Transaction) Unlock(name string, pid int) error {
 // Make makes a file with a content, and the directories above it that are not there. It
 // refuses a path where something is.
 func (t *Transaction) Make(path, content string, mode fs.FileMode) error {
-	if err := t.mkdirs(filepath.Dir(path)); err != nil {
+	if err := t.announce(path); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("%s is there already, and not nearmetal's: move it away first", path)
-	}
-	if _, err := t.j.Record(journal.File(path)); err != nil {
-		return err
-	}
-	step()
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, mode)
 	if err != nil {
 		return err
@@ -231,6 +224,17 @@ func (t *Transaction) Last(path, before string) error {
 
 // Link makes a symbolic link at path to target.
 func (t *Transaction) Link(target, path string) error {
+	if err := t.announce(path); err != nil {
+		return err
+	}
+	if err := os.Symlink(target, path); err != nil {
+		return err
+	}
+	return journal.SyncDir(filepath.Dir(path))
+}
+
+// announce records that a file is made at path, where nothing may be yet, and makes the directories above it.
+func (t *Transaction) announce(path string) error {
 	if err := t.mkdirs(filepath.Dir(path)); err != nil {
 		return err
 	}
@@ -241,10 +245,7 @@ func (t *Transaction) Link(target, path string) error {
 		return err
 	}
 	step()
-	if err := os.Symlink(target, path); err != nil {
-		return err
-	}
-	return journal.SyncDir(filepath.Dir(path))
+	return nil
 }
 
 // mkdirs makes a directory and those above it.
