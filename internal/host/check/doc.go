@@ -73,7 +73,8 @@ const (
 )
 
 // Row is one thing that is checked. All but the functions is text for people; every sentence
-// stands alone.
+// stands alone. Rows that look alike are written out, each with its whole text, so that a row can be read and changed
+// without another.
 type Row struct {
 	ID       string // GROUP.WHAT; the part before the dot is the same for all rows of a group
 	Group    Group
