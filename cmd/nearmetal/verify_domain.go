@@ -24,7 +24,7 @@ func verifyDomain(ctx context.Context, uri, name string) (*verify.Report, error)
 	if !d.Running {
 		return nil, fmt.Errorf("domain %s does not run: virsh start it first", text.Clean(d.Name))
 	}
-	e, _, err := readXML(ctx, c, d, running)
+	e, _, err := explain.Fetch(ctx, c, d, explain.Running)
 	if err != nil {
 		return nil, err
 	}
