@@ -8,6 +8,8 @@ import (
 
 	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/text"
+	"nearmetal/internal/topology"
+	"nearmetal/internal/verify"
 )
 
 // Which is one of the XML documents that libvirtd has of a domain.
@@ -54,4 +56,25 @@ func Fetch(ctx context.Context, c Libvirtd, d *daemon.Domain, v Which) (*Domain,
 		}
 	}
 	return e, doc, nil
+}
+
+// Verify compares a domain of c that runs with the plan that its own XML makes on this host.
+func Verify(ctx context.Context, c *daemon.Conn, d *daemon.Domain) (*verify.Report, error) {
+	e, _, err := Fetch(ctx, c, d, Running)
+	if err != nil {
+		return nil, err
+	}
+	h, err := topology.Read("/")
+	if err != nil {
+		return nil, err
+	}
+	vm, err := Plan(e, h)
+	if err != nil {
+		return nil, fmt.Errorf("domain %s: %w", text.Clean(d.Name), err)
+	}
+	i, err := c.Inspector(d)
+	if err != nil {
+		return nil, err
+	}
+	return verify.Check(ctx, e.Name, nil, []verify.VM{{Plan: *vm, Host: i}}), nil
 }
