@@ -64,7 +64,7 @@ the exit status 1. What was measured in emulated VMs is left out.`,
 
 // loadRun reads a run and reports what of it was left out.
 func loadRun(cmd *cobra.Command, name string) (gate.Run, error) {
-	r, samples, notes, err := record.Load(runFolder(name))
+	r, samples, notes, err := record.Load(record.Find(name))
 	for _, n := range notes {
 		fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: %s\n", text.Clean(n))
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -50,13 +49,13 @@ make (bench run --kind vm), with the machine and its checks.`,
 	hosts := cmd.Flags().Int("hosts", 1, "it ran on `N` hosts")
 	emulated := cmd.Flags().Bool("emulated", false, "measured in emulated VMs: it enters no ratio")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *out != "" && *label == "" && !slices.ContainsFunc(args, func(a string) bool { return !exists(filepath.Join(runFolder(a), record.RunFile)) }) {
+		if *out != "" && *label == "" && !slices.ContainsFunc(args, func(a string) bool { return !record.IsRun(record.Find(a)) }) {
 			for i := range args {
-				args[i] = runFolder(args[i])
+				args[i] = record.Find(args[i])
 			}
-			taken, err := importer.AddRuns(runFolder(*out), args)
+			taken, err := importer.AddRuns(record.Find(*out), args)
 			for _, t := range taken {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s\n", runFolder(*out), count(t.Values, "value"), strings.Join(t.Variants, ", "))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s\n", record.Find(*out), count(t.Values, "value"), strings.Join(t.Variants, ", "))
 			}
 			return err
 		}

@@ -3,14 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/bench/mpi"
-	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/run"
 	"nearmetal/internal/bench/suite"
 	"nearmetal/internal/terminal"
@@ -95,7 +91,7 @@ func describeExperiment(s *suite.Suite, e *suite.Experiment) listed {
 			need.Missing = err.Error()
 			continue
 		}
-		if need = run.Look(e, f, kernelFolders()); need.Program != "" {
+		if need = run.Look(e, f, run.KernelDirs()); need.Program != "" {
 			break
 		}
 	}
@@ -125,7 +121,7 @@ shipped one. A suite that a run in ./nearmetal-bench had by --suite is found.`,
 		}
 		picked, err := suite.Select(list, args)
 		if err != nil {
-			if list, more := suite.All(suitesOfRuns()); more == nil {
+			if list, more := suite.All(run.SuitesOfRuns()); more == nil {
 				picked, more = suite.Select(list, args)
 				if more == nil {
 					err = nil
@@ -143,30 +139,4 @@ shipped one. A suite that a run in ./nearmetal-bench had by --suite is found.`,
 		return err
 	}
 	return cmd
-}
-
-// suitesOfRuns returns the files of suites that the runs in benchFolder named, as far as they are there and suites still, those of
-// later runs last.
-func suitesOfRuns() []string {
-	folders, err := filepath.Glob(filepath.Join(benchFolder, "*", record.RunFile))
-	if err != nil {
-		return nil
-	}
-	var files []string
-	for _, f := range folders {
-		run, err := record.LoadRun(filepath.Dir(f))
-		if err != nil {
-			continue
-		}
-		for i, word := range run.Command {
-			file, joined := strings.CutPrefix(word, "--suite=")
-			if word == "--suite" && i+1 < len(run.Command) {
-				file, joined = run.Command[i+1], true
-			}
-			if _, err := suite.All([]string{file}); joined && err == nil && !slices.Contains(files, file) {
-				files = append(files, file)
-			}
-		}
-	}
-	return files
 }

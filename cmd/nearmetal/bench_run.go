@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -114,7 +113,7 @@ The exit status is 1 if a repetition failed.`,
 				return usagef("--resume goes on with what was asked for then: leave out %q", args[0])
 			}
 			return carryOut(ctx, cmd, p, f.wait, func(ev run.Events) (run.Outcome, error) {
-				return run.Resume(ctx, runFolder(f.resume), ev)
+				return run.Resume(ctx, record.Find(f.resume), ev)
 			})
 		}
 		if len(args) == 0 && f.paper == "" {
@@ -146,10 +145,11 @@ The exit status is 1 if a repetition failed.`,
 		if len(args) == 0 {
 			args = []string{"paper", f.paper}
 		}
-		dir, err := f.folder(r, args)
+		dir, err := record.NewDir(f.out, r.Started, args)
 		if err != nil {
 			return err
 		}
+		r.ID = filepath.Base(dir)
 		if len(f.nodes) > 0 {
 			return f.submit(ctx, cmd, p, dir, q)
 		}
@@ -189,13 +189,13 @@ func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal
 			p.Printf("%s", line)
 		}
 	}
-	b := batch.Request{Dir: dir, Nodes: f.nodes, Words: withoutFlags(os.Args[1:], "--nodes", "--out", "--sbatch", "--wait"), Args: f.sbatch}
+	b := batch.Request{Dir: dir, Nodes: f.nodes, Words: batch.JobWords(os.Args[1:]), Args: f.sbatch}
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	b.Words = append([]string{exe}, b.Words...)
-	if b.VMs, err = f.jobVMs(cmd, dir, q.Variants); err != nil {
+	if b.VMs, err = run.JobVMs(dir, cmd.Flags().Lookup("file").Value.String(), q.Variants); err != nil {
 		return err
 	}
 	st := p.Start(fmt.Sprintf("waiting for %s", count(len(f.nodes)*max(1, len(b.VMs)), "job")))
@@ -210,55 +210,6 @@ func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal
 	return nil
 }
 
-// jobVMs returns the kinds of VMs that the variants need: a job has one. Those that lack something have a cluster file
-// of their own, in the run's folder.
-func (f *benchFlags) jobVMs(cmd *cobra.Command, dir string, variants []run.Variant) ([]batch.VM, error) {
-	var out []batch.VM
-	for _, v := range variants {
-		if v.Spec == nil || !v.FirstMPI { // MPIs share VMs
-			continue
-		}
-		vm := batch.VM{Label: v.Label, Value: fmt.Sprintf("vms=%d,memory=%dMiB", v.VMs, v.MemoryBytes>>20/int64(max(1, v.VMs)))}
-		file := cmd.Flags().Lookup("file").Value.String()
-		switch {
-		case len(v.Ablated) > 0:
-			text, err := v.Spec.YAML()
-			if err != nil {
-				return nil, err
-			}
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				return nil, fmt.Errorf("cannot make the run's folder: %w", err)
-			}
-			vm.Value = filepath.Join(dir, v.Label+".yaml")
-			if err := os.WriteFile(vm.Value, text, 0o644); err != nil {
-				return nil, fmt.Errorf("cannot write the VMs of a job: %w", err)
-			}
-		case file != "":
-			path, err := filepath.Abs(file)
-			if err != nil {
-				return nil, err
-			}
-			vm.Value = path
-		}
-		out = append(out, vm)
-	}
-	return out, nil
-}
-
-// withoutFlags leaves flags out of a command line, with their values; --wait has none.
-func withoutFlags(words []string, names ...string) []string {
-	var out []string
-	for i := 0; i < len(words); i++ {
-		name, _, has := strings.Cut(words[i], "=")
-		if !slices.Contains(names, name) {
-			out = append(out, words[i])
-		} else if !has && name != "--wait" {
-			i++
-		}
-	}
-	return out
-}
-
 // request makes the request and the record of a run from the flags. It prints what the user has to know.
 func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, []string, error)) (run.Request, *record.Run, error) {
 	o := run.Options{
@@ -266,7 +217,7 @@ func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *termina
 		Label: f.variant, Kind: f.kind, InJobs: len(f.nodes) > 0 || f.inJob > 0,
 		Repetitions: f.repetitions, RepetitionsChosen: cmd.Flags().Changed("repetitions"), Warmup: f.warmup, Time: f.time, Quick: f.quick,
 		Paper: f.paper, Set: f.set, PeakPerCore: f.peak, SkipMissing: f.skipMissing, KeepWork: f.keepWork, Traffic: f.traffic,
-		KernelDirs: kernelFolders(), ProviderDir: providerFolder(), Version: versionText(), Command: append([]string{"nearmetal"}, os.Args[1:]...),
+		KernelDirs: run.KernelDirs(), ProviderDir: run.ProviderDir(), Version: versionText(), Command: append([]string{"nearmetal"}, os.Args[1:]...),
 	}
 	o.VMs = func() (*spec.Cluster, error) { return f.machines(cmd, p, vms) }
 	o.PlanHosts = func(c *spec.Cluster) (*plan.Plan, []topology.Host, error) {
@@ -308,24 +259,6 @@ func (f *benchFlags) machines(cmd *cobra.Command, p *terminal.Progress, vms func
 		return nil, err
 	}
 	return c, sweep(p)
-}
-
-// folder returns the folder of a new run and puts its name into the record.
-func (f *benchFlags) folder(r *record.Run, args []string) (string, error) {
-	dir := f.out
-	if dir == "" {
-		name := strings.ReplaceAll(strings.Join(args, "-"), "/", "-")
-		dir = filepath.Join(benchFolder, r.Started.Local().Format("20060102-150405")+"-"+name[:min(len(name), 60)])
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	if exists(filepath.Join(dir, record.RunFile)) {
-		return "", fmt.Errorf("%s holds a run already: give another --out, or go on with --resume", dir)
-	}
-	r.ID = filepath.Base(dir)
-	return dir, nil
 }
 
 // tellEvery is how often a log says how far a run is.

@@ -36,7 +36,7 @@ func (f *checkFlags) runDomains(ctx context.Context, cmd *cobra.Command) error {
 	var reports []*explain.Report
 	failed := false
 	for _, d := range list {
-		e, _, err := readXML(ctx, c, d, running)
+		e, _, err := explain.Fetch(ctx, c, d, explain.Running)
 		if err != nil {
 			return err
 		}

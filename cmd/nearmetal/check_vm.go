@@ -18,11 +18,11 @@ import (
 func (f *checkFlags) runVM(ctx context.Context, cmd *cobra.Command, p *terminal.Progress) error {
 	step := p.Start("checking " + f.vm)
 	defer step.Done()
-	t := target{*f.cluster, f.vm}
+	t := target{Cluster: *f.cluster, VM: f.vm}
 	if strings.Contains(f.vm, "/") {
-		t = parseTarget(f.vm)
+		t = job.ParseTarget(f.vm)
 	}
-	r, err := job.Check(ctx, t.cluster, t.vm)
+	r, err := job.Check(ctx, t.Cluster, t.VM)
 	if err != nil {
 		return err
 	}

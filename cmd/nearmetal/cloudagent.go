@@ -2,15 +2,10 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest/carry"
@@ -40,10 +35,10 @@ func newCloudAgentCommand() *cobra.Command {
 		}
 		program, err := image.Agent()
 		if err == nil {
-			err = putAgent(program)
+			err = carry.PutAgent(state.VMDir, state.VMAgent, program)
 		}
 		if err == nil {
-			err = addHosts(s.Hosts())
+			err = carry.AddHosts("/etc/hosts", s.Hosts())
 		}
 		if err != nil {
 			return err
@@ -64,43 +59,4 @@ func newCloudAgentCommand() *cobra.Command {
 		return errors.Join(err, exec.Command("systemctl", "poweroff").Run())
 	}
 	return cmd
-}
-
-// putAgent puts the agent where launchers in the VM look for the remote shell.
-func putAgent(program []byte) error {
-	if err := executable(state.VMDir); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(state.VMAgent), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(state.VMAgent, program, 0o755)
-}
-
-// executable makes a folder in which programs may be started: Debian's initramfs mounts /run with noexec.
-func executable(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil || st.Flags&unix.ST_NOEXEC == 0 {
-		return err
-	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
-		return fmt.Errorf("no program may be started in %s, and mounting a file system there: %w", dir, err)
-	}
-	return nil
-}
-
-// addHosts adds the cluster's VMs to /etc/hosts.
-func addHosts(lines []string) error {
-	if len(lines) == 0 {
-		return nil
-	}
-	f, err := os.OpenFile("/etc/hosts", os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(f, "# nearmetal's cluster\n%s\n", strings.Join(lines, "\n"))
-	return errors.Join(err, f.Close())
 }

@@ -14,6 +14,7 @@ import (
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/cluster/fleet"
 	"nearmetal/internal/cluster/state"
+	"nearmetal/internal/job"
 	"nearmetal/internal/session"
 	"nearmetal/internal/terminal"
 )
@@ -62,7 +63,7 @@ func addVMFlag(cmd *cobra.Command, what string) *string {
 // completeVMs completes the names of a cluster's VMs. Commands name the cluster by
 // --cluster or, where they run nothing, by their argument.
 func completeVMs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	name := parseTarget(firstArg(args)).cluster
+	name := job.ParseTarget(firstArg(args)).Cluster
 	if cmd.Flags().Lookup("cluster") != nil {
 		name, _ = cmd.Flags().GetString("cluster")
 	}

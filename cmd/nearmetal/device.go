@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/user"
@@ -216,12 +217,9 @@ is gone with a reboot.`,
 		if err != nil {
 			return err
 		}
-		p := progress(cmd)
-		defer p.Close()
-		step := p.Start("making VFs")
-		ctx, stop := interruptible()
-		defer stop()
-		return finishStep(step, h.EnableVFs(ctx, f.Address, n))
+		return changeDevice(cmd, "making VFs", func(ctx context.Context) error {
+			return h.EnableVFs(ctx, f.Address, n)
+		})
 	}
 	return cmd
 }
@@ -234,6 +232,16 @@ func openDevice(open opener, name string) (*device.Host, *device.Function, error
 	}
 	f, err := h.Find(name)
 	return h, f, err
+}
+
+// changeDevice carries a change of a function out, which is shown as what.
+func changeDevice(cmd *cobra.Command, what string, change func(context.Context) error) error {
+	p := progress(cmd)
+	defer p.Close()
+	step := p.Start(what)
+	ctx, stop := interruptible()
+	defer stop()
+	return finishStep(step, change(ctx))
 }
 
 func newDeviceDisableCommand(open opener) *cobra.Command {
@@ -250,13 +258,10 @@ func newDeviceDisableCommand(open opener) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		p := progress(cmd)
-		defer p.Close()
-		step := p.Start("taking VFs away")
-		ctx, stop := interruptible()
-		defer stop()
-		_, err = h.DisableVFs(ctx, f.Address)
-		return finishStep(step, err)
+		return changeDevice(cmd, "taking VFs away", func(ctx context.Context) error {
+			_, err := h.DisableVFs(ctx, f.Address)
+			return err
+		})
 	}
 	return cmd
 }
@@ -283,12 +288,9 @@ is given to the user.`,
 		if err != nil {
 			return err
 		}
-		p := progress(cmd)
-		defer p.Close()
-		step := p.Start("binding " + f.Address)
-		ctx, stop := interruptible()
-		defer stop()
-		return finishStep(step, h.Bind(ctx, f.Address, uid, gid))
+		return changeDevice(cmd, "binding "+f.Address, func(ctx context.Context) error {
+			return h.Bind(ctx, f.Address, uid, gid)
+		})
 	}
 	return cmd
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/backend/libvirt/daemon"
-	"nearmetal/internal/explain"
 	"nearmetal/internal/text"
 )
 
@@ -39,45 +37,6 @@ func findDomain(ctx context.Context, c *daemon.Conn, name string) (*daemon.Domai
 		return nil, fmt.Errorf("libvirtd at %s has no domain %s: virsh -c %[1]s list --all shows them", c.Address, text.Clean(name))
 	}
 	return d, err
-}
-
-// domainText is which XML of a domain is read.
-type domainText int
-
-const (
-	running     domainText = iota // what it runs as
-	next                          // what it is started from the next time
-	nextSecrets                   // that, with its passwords
-)
-
-// readXML reads a version of a domain, and the networks that it names.
-func readXML(ctx context.Context, c *daemon.Conn, d *daemon.Domain, v domainText) (*explain.Domain, string, error) {
-	var doc string
-	var err error
-	if v == running {
-		doc, err = c.XML(ctx, d)
-	} else {
-		doc, err = c.Defined(ctx, d, v == nextSecrets)
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	e, err := explain.Read(strings.NewReader(doc))
-	if err != nil {
-		return nil, "", fmt.Errorf("domain %s: %w", text.Clean(d.Name), err)
-	}
-	e.Networks = map[string]string{}
-	for _, name := range e.NetworkNames() {
-		network, err := c.Network(ctx, name)
-		var said *daemon.Said
-		switch {
-		case err == nil:
-			e.Networks[name] = network
-		case !errors.As(err, &said): // a daemon that has no such network leaves it unknown
-			return nil, "", err
-		}
-	}
-	return e, doc, nil
 }
 
 // completeDomain completes the names of domains of a libvirtd that runs.

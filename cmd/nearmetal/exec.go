@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -55,26 +56,28 @@ it is the command. A "--" after the word makes it a cluster, a "--" before it
 	exclude(cmd, "tty", "all")
 	exclude(cmd, "vm", "all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		t, args, err := beforeCommand(args, cmd.ArgsLenAtDash(), *name != "")
+		t, args, err := job.SplitExec(args, cmd.ArgsLenAtDash(), *name != "")
 		switch {
+		case errors.As(err, new(*job.UsageError)):
+			return &usageError{err}
 		case err != nil:
 			return err
-		case t.cluster != "" && *name != "" && t.cluster != *name:
-			return usagef("%s and -c %s name two clusters: leave one out", t.cluster, *name)
-		case t.vm != "" && (o.All || o.VM != "" && o.VM != t.vm):
-			return usagef("the VM is %s: leave out --vm and --all", t.vm)
-		case t.cluster != "":
-			*name = t.cluster
+		case t.Cluster != "" && *name != "" && t.Cluster != *name:
+			return usagef("%s and -c %s name two clusters: leave one out", t.Cluster, *name)
+		case t.VM != "" && (o.All || o.VM != "" && o.VM != t.VM):
+			return usagef("the VM is %s: leave out --vm and --all", t.VM)
+		case t.Cluster != "":
+			*name = t.Cluster
 		}
-		if t.vm != "" {
-			o.VM = t.vm
+		if t.VM != "" {
+			o.VM = t.VM
 		}
 		o.Cluster, o.Args, o.Env = *name, args, env
 		code, err := job.Exec(o, streams(cmd))
 		if err != nil {
 			return err
 		}
-		if code == noProgram && *name == "" && cmd.ArgsLenAtDash() != 0 && len(args) > 1 && !program(args[0]) && spec.CheckName(args[0]) == nil {
+		if code == noProgram && *name == "" && cmd.ArgsLenAtDash() != 0 && len(args) > 1 && !job.IsProgram(args[0]) && spec.CheckName(args[0]) == nil {
 			if _, err := state.Find(args[0]); err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: %v\n", err)
 			}

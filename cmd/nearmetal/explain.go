@@ -75,13 +75,13 @@ The exit status is 1 if a row fails; a warning costs something, or may.`,
 		}
 		ctx, stop := interruptible()
 		defer stop()
-		v := running
+		v := explain.Running
 		switch *fix {
 		case "":
 		case "-": // a terminal's, or somebody's pipe
-			v = next
+			v = explain.Next
 		default:
-			v = nextSecrets
+			v = explain.NextSecrets
 		}
 		src, err := openDomain(ctx, cmd, args[0], *connect, v)
 		if err != nil {
@@ -188,7 +188,7 @@ func (s *source) close() {
 }
 
 // openDomain reads the domain that arg names: a file, - or a version of what libvirtd has.
-func openDomain(ctx context.Context, cmd *cobra.Command, arg, uri string, v domainText) (*source, error) {
+func openDomain(ctx context.Context, cmd *cobra.Command, arg, uri string, v explain.Which) (*source, error) {
 	_, err := os.Stat(arg)
 	if uri == "" && (arg == "-" || err == nil || strings.ContainsRune(arg, '/') || strings.HasSuffix(arg, ".xml")) {
 		d, err := readDomain(cmd.InOrStdin(), arg)
@@ -212,7 +212,7 @@ func openDomain(ctx context.Context, cmd *cobra.Command, arg, uri string, v doma
 	s := &source{conn: c}
 	s.of, err = findDomain(ctx, c, arg)
 	if err == nil {
-		s.domain, s.text, err = readXML(ctx, c, s.of, v)
+		s.domain, s.text, err = explain.Fetch(ctx, c, s.of, v)
 	}
 	if err != nil {
 		s.close()

@@ -234,9 +234,7 @@ func homeDir() string {
 	return home
 }
 
-// addShares puts the shares of flags over those of the file, or over the default
-// one, and makes all paths of c absolute. The notice is for somebody who may expect the
-// working directory to be shared, and it is not.
+// addShares puts the shares of flags over those of the file, or over the default one, and makes all paths of c absolute.
 func addShares(c *spec.Cluster, shares []spec.Share, none bool) (notice string, err error) {
 	// The working directory is taken without symbolic links: the guests have the
 	// links of the host's root, and so reach it by every name that it has here.
@@ -247,60 +245,10 @@ func addShares(c *spec.Cluster, shares []spec.Share, none bool) (notice string, 
 	if err != nil {
 		return "", fmt.Errorf("cannot find the working directory: %w", err)
 	}
-	var mine spec.Share // the default one
-	switch {
-	case none:
-		c.Shares = []spec.Share{}
-	case c.Shares == nil && c.Root == spec.RootBackend: // it may have no files of this host's
-		c.Shares = []spec.Share{}
-		if len(shares) == 0 {
-			notice = fmt.Sprintf("warning: %s is not shared: with root: backend only what --share names is", cwd)
-		}
-	case c.Shares == nil:
-		c.Shares = []spec.Share{}
-		if share, ok := spec.DefaultShare(cwd); ok {
-			mine = share
-			if os.Geteuid() == 0 && !c.RootWrites {
-				mine.Mode = "ro"
-			}
-			c.Shares = append(c.Shares, mine)
-		} else if len(shares) == 0 {
-			notice = fmt.Sprintf("warning: %s is not shared: files written there are lost; run elsewhere or use --share", cwd)
-		}
-	}
-	c.Resolve(cwd)
-	given := &spec.Cluster{Root: "host", Shares: shares}
-	given.Resolve(cwd)
-	if err := spec.Validate(given); err != nil {
+	if notice, err = c.SetShares(shares, none, cwd, os.Geteuid() == 0); err != nil {
 		return "", usagef("--share: %w", plainProblem(err))
 	}
-	for _, s := range given.Shares {
-		c.Shares = putShare(c.Shares, s)
-	}
-	if mine.Mode == "ro" && slices.Contains(c.Shares, mine) && !slices.Contains(given.Shares, mine) {
-		notice = readOnlyNotice(cwd, os.Geteuid() == 0 && !c.RootWrites)
-	}
 	return notice, nil
-}
-
-// readOnlyNotice says that the VMs cannot write in the working directory cwd, why, and what to do: the caller may
-// not, or is root.
-func readOnlyNotice(cwd string, root bool) string {
-	if root {
-		return "note: running as root: " + cwd + " is read-only in the VMs (--root-writes to change)"
-	}
-	return "note: you may not write in " + cwd + ": it is read-only in the VMs (--share .:ro leaves this line out)"
-}
-
-// putShare adds a share in the place of one with the same target.
-func putShare(list []spec.Share, s spec.Share) []spec.Share {
-	for i := range list {
-		if list[i].Target == s.Target {
-			list[i] = s
-			return list
-		}
-	}
-	return append(list, s)
 }
 
 // loadCluster reads the cluster file at path; - is standard input, and a name that is not a file here is a

@@ -31,11 +31,11 @@ messages. Control characters are made harmless.`,
 		if err != nil {
 			return err
 		}
-		r, err := state.Find(t.cluster)
+		r, err := state.Find(t.Cluster)
 		if err != nil {
 			return err
 		}
-		name, err := r.FindVM(t.vm)
+		name, err := r.FindVM(t.VM)
 		if err != nil {
 			return err
 		}

@@ -432,18 +432,6 @@ func TestParseShare(t *testing.T) {
 	}
 }
 
-// A working directory that the VMs cannot write to is said with what there is to do.
-func TestReadOnlyNotice(t *testing.T) {
-	for root, want := range map[bool]string{
-		false: "note: you may not write in /data: it is read-only in the VMs (--share .:ro leaves this line out)",
-		true:  "note: running as root: /data is read-only in the VMs (--root-writes to change)",
-	} {
-		if got := readOnlyNotice("/data", root); got != want {
-			t.Errorf("root %v: %q", root, got)
-		}
-	}
-}
-
 func FuzzParseShare(f *testing.F) {
 	for _, text := range []string{"/a:/b:ro", "a", "::", "/a:rw:ro"} {
 		f.Add(text)

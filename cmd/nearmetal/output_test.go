@@ -106,8 +106,8 @@ func TestShowSuiteOfRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, words := range [][]string{{"nearmetal", "bench", "run", "mine", "--suite", "own.yaml"}, {"nearmetal", "bench", "run", "mine", "--suite=own.yaml"}} {
-		os.RemoveAll(benchFolder)
-		folder := filepath.Join(benchFolder, "one")
+		os.RemoveAll(record.RunsDir)
+		folder := filepath.Join(record.RunsDir, "one")
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}

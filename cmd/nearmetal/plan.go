@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/cluster/fleet"
-	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
@@ -90,7 +88,7 @@ fit the plan, and what each of the others lacks; it fails where none fits.
 		if err := fitPlan(c); err != nil {
 			return err
 		}
-		p, list, ledger, err := planFor(cmd.Context(), *hosts, c)
+		p, list, ledger, err := fleet.Plan(cmd.Context(), *hosts, c)
 		if err != nil {
 			return err
 		}
@@ -177,60 +175,6 @@ func translate(c *spec.Cluster, p *plan.Plan, hosts []topology.Host) (backend.Tr
 		return nil, nil
 	}
 	return t.Translate(c, p, hosts)
-}
-
-// planFor makes the plan for the hosts that flags or file name: descriptions, or hosts that ssh reaches, as run and up
-// do; without any for this one.
-func planFor(ctx context.Context, described []string, c *spec.Cluster) (*plan.Plan, []topology.Host, plan.Ledger, error) {
-	if len(described) == 0 && len(c.Placement.Hosts) > 0 && !slices.ContainsFunc(c.Placement.Hosts, fleet.IsDescription) {
-		return fleet.PlanHosts(ctx, c)
-	}
-	list, ledger, err := planHosts(described, c)
-	if err != nil {
-		return nil, nil, ledger, err
-	}
-	p, err := plan.Make(c, list, ledger)
-	return p, list, ledger, err
-}
-
-// planHosts reads the hosts that flags or file name, or this one with what runs
-// on it, and settles how instructions run: what another host has is not known,
-// and a plan for it is made to run well.
-func planHosts(names []string, c *spec.Cluster) ([]topology.Host, plan.Ledger, error) {
-	if len(names) == 0 {
-		names = c.Placement.Hosts
-	}
-	var ledger plan.Ledger
-	if len(names) == 0 {
-		h, err := topology.Read("/")
-		if err != nil {
-			return nil, ledger, err
-		}
-		accel, _, err := host.DetectAccel(c.Accel)
-		if err != nil {
-			return nil, ledger, err
-		}
-		c.Accel = string(accel)
-		ledger, err := state.Ledger()
-		return []topology.Host{*h}, ledger, err
-	}
-	if c.Accel == "auto" {
-		c.Accel = "kvm"
-	}
-	var list []topology.Host
-	seen := map[string]int{}
-	for _, n := range names {
-		h, err := topology.Open(n)
-		if err != nil {
-			return nil, ledger, err
-		}
-		// Captured trees of several machines are often named alike.
-		if seen[h.Name]++; seen[h.Name] > 1 {
-			h.Name = fmt.Sprintf("%s-%d", h.Name, seen[h.Name])
-		}
-		list = append(list, *h)
-	}
-	return list, ledger, nil
 }
 
 // advise adds what a backend says of a plan to its warnings.

@@ -54,16 +54,16 @@ within 3 seconds.
 // showClusters writes what ps shows: all clusters, or the one or the VM that args name.
 func showClusters(w io.Writer, args []string, devices, asJSON bool) error {
 	if len(args) == 1 {
-		t := parseTarget(args[0])
-		r, err := state.Find(t.cluster)
+		t := job.ParseTarget(args[0])
+		r, err := state.Find(t.Cluster)
 		if err != nil {
 			return err
 		}
-		if t.vm != "" {
-			if t.vm, err = r.FindVM(t.vm); err != nil {
+		if t.VM != "" {
+			if t.VM, err = r.FindVM(t.VM); err != nil {
 				return err
 			}
-			r.VMs = slices.DeleteFunc(r.VMs, func(v state.VMRecord) bool { return v.Name != t.vm })
+			r.VMs = slices.DeleteFunc(r.VMs, func(v state.VMRecord) bool { return v.Name != t.VM })
 		}
 		one := []state.Record{*r}
 		job.MarkSilent(one)

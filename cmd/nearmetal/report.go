@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/suite"
 	reporting "nearmetal/internal/report"
 	"nearmetal/internal/report/paper"
@@ -93,7 +94,7 @@ func addReportFlags(cmd *cobra.Command) {
 		p := progress(cmd)
 		defer p.Close()
 		for i := range args {
-			args[i] = runFolder(args[i])
+			args[i] = record.Find(args[i])
 		}
 		r, err := readReport(p, args, o)
 		if err != nil {

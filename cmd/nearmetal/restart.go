@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/job"
 )
 
 func newRestartCommand() *cobra.Command {
@@ -21,18 +22,18 @@ was killed can be restarted as long as another VM of the cluster runs.`,
 		ValidArgsFunction: completeTarget,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		t := parseTarget(args[0])
-		if t.vm == "" {
+		t := job.ParseTarget(args[0])
+		if t.VM == "" {
 			return usagef("restart needs one VM: %s/vm0; for all: down, then up", args[0])
 		}
 		ctx, done := interruptible()
 		defer done()
-		c, err := client.Connect(ctx, t.cluster)
+		c, err := client.Connect(ctx, t.Cluster)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		return c.Restart(ctx, t.vm)
+		return c.Restart(ctx, t.VM)
 	}
 	return cmd
 }

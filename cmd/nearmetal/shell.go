@@ -30,10 +30,10 @@ the VMs (see nearmetal env).`,
 		if err != nil {
 			return err
 		}
-		if *host && t.vm != "" {
-			return usagef("--host is a shell on this host: leave out the VM %s", t.vm)
+		if *host && t.VM != "" {
+			return usagef("--host is a shell on this host: leave out the VM %s", t.VM)
 		}
-		o := job.ExecOptions{Cluster: t.cluster, VM: t.vm, Root: *root}
+		o := job.ExecOptions{Cluster: t.Cluster, VM: t.VM, Root: *root}
 		var code int
 		if *host {
 			code, err = job.HostShell(o, streams(cmd))

@@ -1,110 +1,37 @@
 package main
 
 import (
-	"os"
-	"os/exec"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/cluster/state"
-	"nearmetal/internal/spec"
+	"nearmetal/internal/job"
 )
 
-// target is what commands are about: a cluster, or one VM of it, written NAME or NAME/VM. A name left out
-// is that of $NEARMETAL_CLUSTER, or of the only cluster that runs.
-type target struct{ cluster, vm string }
-
-// parseTarget reads NAME, NAME/VM or /VM; "" is the zero target.
-func parseTarget(s string) target {
-	name, vm, _ := strings.Cut(s, "/")
-	if name != "" && spec.CheckName(name) != nil {
-		return target{cluster: s} // no cluster's name: whoever looks for it says so
-	}
-	return target{name, vm}
-}
+// target is the cluster, or the VM of it, that a command is about.
+type target = job.Target
 
 // vmTarget reads the target of a command that takes [NAME[/VM]] and --vm, the older form of its second half.
 func vmTarget(args []string, vm string) (target, error) {
-	t := parseTarget(firstArg(args))
+	t := job.ParseTarget(firstArg(args))
 	switch {
-	case vm == "" || t.vm == vm:
-	case t.vm != "":
+	case vm == "" || t.VM == vm:
+	case t.VM != "":
 		return t, usagef("%s and --vm %s name two VMs: leave one out", args[0], vm)
 	default:
-		t.vm = vm
+		t.VM = vm
 	}
 	return t, nil
 }
 
 // clusterTarget reads the target of a command that is about whole clusters.
 func clusterTarget(cmd *cobra.Command, arg string) (string, error) {
-	t := parseTarget(arg)
-	if t.vm != "" {
-		return "", usagef("%s is a VM, and %s is about a whole cluster: write %s", arg, cmd.Name(), t.cluster)
+	t := job.ParseTarget(arg)
+	if t.VM != "" {
+		return "", usagef("%s is a VM, and %s is about a whole cluster: write %s", arg, cmd.Name(), t.Cluster)
 	}
-	return t.cluster, nil
-}
-
-// beforeCommand splits the arguments of exec, [NAME[/VM] [--]] COMMAND [ARG...], into target and command. The first word
-// is a target if a cluster of that name runs (and has that VM), or if "--" follows. Otherwise it is the command. A
-// command that has "--" before it, or a cluster named by -c (named), begins with the first word.
-func beforeCommand(args []string, dash int, named bool) (t target, command []string, err error) {
-	marked := len(args) > 1 && args[1] == "--"
-	if dash == 0 || named && !marked {
-		return t, args, nil
-	}
-	name, vm, slash := strings.Cut(args[0], "/")
-	if name != "" && spec.CheckName(name) != nil || strings.Contains(vm, "/") || slash && vm == "" {
-		return t, args, nil
-	}
-	r, err := state.Find(name)
-	other := err != nil || name == "" // it may well be no target
-	if err == nil && vm != "" {
-		_, err = r.FindVM(vm)
-	}
-	if err != nil {
-		switch {
-		case program(args[0]):
-			return t, args, nil
-		case marked || !other:
-			return t, nil, err
-		case len(args) > 1 && name != "":
-			if _, none := state.Find(""); none != nil { // no VM could run the command
-				return t, nil, err
-			}
-		}
-		return t, args, nil
-	}
-	rest := args[1:]
-	if marked {
-		rest = args[2:]
-	} else if len(args) > 2 && args[2] == "--" {
-		if _, err := r.FindVM(args[1]); err == nil {
-			return t, nil, usagef("a VM of a cluster is NAME/VM: write exec %s/%s -- COMMAND", args[0], args[1])
-		}
-	}
-	if len(rest) == 0 {
-		return t, nil, usagef("%s is %s: exec needs a COMMAND after it (exec -- %[1]s runs a program of that name)", args[0], kindOf(vm))
-	}
-	return target{name, vm}, rest, nil
-}
-
-// kindOf names what a target is.
-func kindOf(vm string) string {
-	if vm == "" {
-		return "a cluster"
-	}
-	return "a VM"
-}
-
-// program reports whether a word is a program of this host, by PATH or as a path.
-func program(word string) bool {
-	if _, err := exec.LookPath(word); err == nil {
-		return true
-	}
-	_, err := os.Stat(word)
-	return err == nil
+	return t.Cluster, nil
 }
 
 // completeTarget completes a first argument NAME[/VM]: the VMs are offered once NAME is that of a cluster.

@@ -11,17 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/cluster/client"
-	"nearmetal/internal/cluster/state"
-	"nearmetal/internal/host/device"
 	"nearmetal/internal/job"
 	"nearmetal/internal/load"
 	"nearmetal/internal/terminal"
 	"nearmetal/internal/words"
 )
-
-// farTime is how long other hosts may take to say what their VMs take.
-const farTime = 20 * time.Second
 
 func newTopCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -61,9 +55,9 @@ Without a terminal, and with --count, it shows that many intervals. --json and
 	interval := span(time.Second)
 	cmd.Flags().Var(&interval, "interval", "time between two readings")
 	count := cmd.Flags().Int("count", 0, "`N` intervals, then the end (default until Ctrl-C, without a terminal 1)")
-	var more extras
-	cmd.Flags().BoolVar(&more.inside, "inside", false, "ask the VMs what goes over their network interfaces and RDMA devices")
-	cmd.Flags().BoolVar(&more.nodes, "nodes", false, "show memory by NUMA node, and of the region")
+	var more job.Extras
+	cmd.Flags().BoolVar(&more.Inside, "inside", false, "ask the VMs what goes over their network interfaces and RDMA devices")
+	cmd.Flags().BoolVar(&more.Nodes, "nodes", false, "show memory by NUMA node, and of the region")
 	asJSON := addJSONFlag(cmd)
 	metrics := cmd.Flags().Bool("openmetrics", false, "print OpenMetrics text, for node_exporter's textfile collector")
 	exclude(cmd, "json", "openmetrics")
@@ -76,7 +70,7 @@ Without a terminal, and with --count, it shows that many intervals. --json and
 			return usagef("--count: %d is less than 0", *count)
 		}
 		out := cmd.OutOrStdout()
-		now, err := readUsage(cmd.Context(), name, more)
+		now, err := job.Usage(cmd.Context(), name, more)
 		switch {
 		case err != nil:
 			return err
@@ -94,7 +88,7 @@ Without a terminal, and with --count, it shows that many intervals. --json and
 		at := time.Now()
 		return watch(ctx, out, time.Duration(interval), *count, func(w io.Writer) error {
 			then, before := now, at
-			if now, err = readUsage(ctx, name, more); err != nil {
+			if now, err = job.Usage(ctx, name, more); err != nil {
 				return err
 			}
 			at = time.Now()
@@ -104,102 +98,8 @@ Without a terminal, and with --count, it shows that many intervals. --json and
 	return cmd
 }
 
-// extras are what top shows only where it is asked for it.
-type extras struct{ inside, nodes bool }
-
-// readUsage reads what the VMs of the user's clusters take, or of the one called name.
-func readUsage(ctx context.Context, name string, more extras) ([]load.VM, error) {
-	list, err := state.List()
-	if err != nil {
-		return nil, err
-	}
-	if name != "" {
-		r, err := state.Find(name)
-		if err != nil {
-			return nil, err
-		}
-		list = []state.Record{*r}
-	}
-	vms := []load.VM{}
-	for i := range list {
-		r := &list[i]
-		own := len(vms)
-		switch {
-		case r.State == state.Dead:
-			continue
-		case len(r.Remote) == 0:
-			vms = append(vms, r.Usage(more.nodes)...)
-			readFunctions(r, vms[own:])
-		case name != "" || r.State == state.Ready:
-			far, err := usageElsewhere(ctx, r.Name, more.nodes)
-			if err != nil && name != "" { // of all clusters one may be ending
-				return nil, err
-			}
-			vms = append(vms, far...)
-		}
-		if more.inside && !r.Paused {
-			readInside(ctx, r, vms[own:])
-		}
-	}
-	return vms, nil
-}
-
-// readFunctions adds what the host's cards count of the VMs' virtual functions.
-func readFunctions(r *state.Record, vms []load.VM) {
-	if r.Plan == nil || len(r.Plan.VMs) != len(vms) {
-		return
-	}
-	var h *device.Host
-	for i := range vms {
-		for _, d := range r.Plan.VMs[i].Devices {
-			if d.PF == "" {
-				continue
-			}
-			if h == nil {
-				var err error
-				if h, err = device.Open("", 0); err != nil {
-					return
-				}
-			}
-			if in, out, err := h.Carried(d.Address); err == nil {
-				vms[i].Functions = append(vms[i].Functions, load.Function{Address: d.Address, Received: in, Sent: out})
-			}
-		}
-	}
-}
-
-// insidePatience bounds how long the VMs may take to answer.
-const insidePatience = 5 * time.Second
-
-// readInside adds what the VMs themselves say of their interfaces; nothing for one that does not answer.
-func readInside(ctx context.Context, r *state.Record, vms []load.VM) {
-	ctx, cancel := context.WithTimeout(ctx, insidePatience)
-	defer cancel()
-	answers, err := job.Ask(ctx, r.Name, load.InsideCommand)
-	if err != nil {
-		return // it ends, or its owner is gone: what the host knows is there
-	}
-	for i := range vms {
-		if out, ok := answers[vms[i].Name]; ok {
-			vms[i].ReadInside(out)
-		}
-	}
-}
-
-// usageElsewhere asks the owner of a cluster over several hosts, which asks them.
-func usageElsewhere(ctx context.Context, name string, nodes bool) ([]load.VM, error) {
-	ctx, cancel := context.WithTimeout(ctx, farTime)
-	defer cancel()
-	c, err := client.Connect(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	return c.Usage(ctx, nodes)
-}
-
 // topTable shows what VMs took between two readings.
-func topTable(now, then []load.VM, passed time.Duration, more extras) *terminal.Table {
+func topTable(now, then []load.VM, passed time.Duration, more job.Extras) *terminal.Table {
 	earlier := map[string]*load.VM{}
 	for i := range then {
 		earlier[then[i].Cluster+"/"+then[i].Name] = &then[i]
@@ -219,11 +119,11 @@ func topTable(now, then []load.VM, passed time.Duration, more extras) *terminal.
 	add(huge, "huge")
 	add(shared, "ranks", "lines/s")
 	add(functions, "vf-in/s", "vf-out/s")
-	add(more.inside, "net-in/s", "net-out/s")
+	add(more.Inside, "net-in/s", "net-out/s")
 	add(rdma, "rdma-in/s", "rdma-out/s")
 	add(exits, "exits/s")
 	add(true, "read/s", "written/s")
-	add(more.nodes, "nodes", "region")
+	add(more.Nodes, "nodes", "region")
 	t := terminal.NewTable(titles...)
 	for i := range now {
 		v := &now[i]
@@ -248,7 +148,7 @@ func topTable(now, then []load.VM, passed time.Duration, more extras) *terminal.
 		if functions {
 			row = append(row, perSecond(r.FunctionsIn, words.Bytes), perSecond(r.FunctionsOut, words.Bytes))
 		}
-		if more.inside {
+		if more.Inside {
 			row = append(row, perSecond(r.NetIn, words.Bytes), perSecond(r.NetOut, words.Bytes))
 		}
 		if rdma {
@@ -258,7 +158,7 @@ func topTable(now, then []load.VM, passed time.Duration, more extras) *terminal.
 			row = append(row, perSecond(r.Exits, plainCount))
 		}
 		row = append(row, perSecond(r.Read, words.Bytes), perSecond(r.Written, words.Bytes))
-		if more.nodes {
+		if more.Nodes {
 			region := ""
 			if v.RegionBytes != nil {
 				region = words.Bytes(*v.RegionBytes)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/job"
 	"nearmetal/internal/terminal"
 	"nearmetal/internal/text"
 	"nearmetal/internal/verify"
@@ -77,14 +78,14 @@ could not be read, or what this QEMU cannot show.`,
 			}
 			return showVerified(cmd, r, *asJSON, "as its XML says")
 		}
-		t := parseTarget(firstArg(args))
-		c, err := client.Connect(ctx, t.cluster)
+		t := job.ParseTarget(firstArg(args))
+		c, err := client.Connect(ctx, t.Cluster)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		if t.vm != "" {
-			if t.vm, err = c.Record.FindVM(t.vm); err != nil {
+		if t.VM != "" {
+			if t.VM, err = c.Record.FindVM(t.VM); err != nil {
 				return err
 			}
 		}
@@ -95,8 +96,8 @@ could not be read, or what this QEMU cannot show.`,
 		if err != nil {
 			return err
 		}
-		if t.vm != "" {
-			r.Rows = slices.DeleteFunc(r.Rows, func(row verify.Row) bool { return row.VM != t.vm })
+		if t.VM != "" {
+			r.Rows = slices.DeleteFunc(r.Rows, func(row verify.Row) bool { return row.VM != t.VM })
 		}
 		return showVerified(cmd, r, *asJSON, "as planned")
 	}

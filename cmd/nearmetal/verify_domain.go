@@ -6,7 +6,6 @@ import (
 
 	"nearmetal/internal/explain"
 	"nearmetal/internal/text"
-	"nearmetal/internal/topology"
 	"nearmetal/internal/verify"
 )
 
@@ -24,21 +23,5 @@ func verifyDomain(ctx context.Context, uri, name string) (*verify.Report, error)
 	if !d.Running {
 		return nil, fmt.Errorf("domain %s does not run: virsh start it first", text.Clean(d.Name))
 	}
-	e, _, err := readXML(ctx, c, d, running)
-	if err != nil {
-		return nil, err
-	}
-	h, err := topology.Read("/")
-	if err != nil {
-		return nil, err
-	}
-	vm, err := explain.Plan(e, h)
-	if err != nil {
-		return nil, fmt.Errorf("domain %s: %w", text.Clean(d.Name), err)
-	}
-	i, err := c.Inspector(d)
-	if err != nil {
-		return nil, err
-	}
-	return verify.Check(ctx, e.Name, nil, []verify.VM{{Plan: *vm, Host: i}}), nil
+	return explain.Verify(ctx, c, d)
 }

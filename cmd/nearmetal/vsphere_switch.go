@@ -54,6 +54,26 @@ func (f *switchFlags) said(cmd *cobra.Command, changed bool) {
 	fmt.Fprintf(cmd.OutOrStdout(), "switch %s, port group %s: %s\n", text.Clean(f.w.Name), text.Clean(f.w.PortGroup), what)
 }
 
+// switchCommand completes a command that makes or removes a switch by set, which reports whether it changed anything.
+func switchCommand(cmd *cobra.Command, set func(v vspherePart, hosts []string, f *switchFlags) (bool, error)) *cobra.Command {
+	f := addSwitchFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		v, err := inVSphere()
+		if err != nil {
+			return err
+		}
+		changed, err := set(v, args, f)
+		if err == nil {
+			f.said(cmd, changed)
+		}
+		return err
+	}
+	return cmd
+}
+
 func newVSphereSVSCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "svs HOST --name NAME --port-group NAME --pnic CARD",
@@ -67,22 +87,9 @@ others.`,
 		Example: "  nearmetal vsphere svs esx1 --name sw --port-group pg --pnic vmnic4 --mtu 9000\n  nearmetal vsphere svs esx1 --name sw --port-group pg --pnic vmnic4 --remove",
 		Args:    exactArgs("HOST"),
 	}
-	f := addSwitchFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := f.check(); err != nil {
-			return err
-		}
-		v, err := inVSphere()
-		if err != nil {
-			return err
-		}
-		changed, err := v.SVS(cmd.Context(), args[0], f.w, f.remove)
-		if err == nil {
-			f.said(cmd, changed)
-		}
-		return err
-	}
-	return cmd
+	return switchCommand(cmd, func(v vspherePart, hosts []string, f *switchFlags) (bool, error) {
+		return v.SVS(cmd.Context(), hosts[0], f.w, f.remove)
+	})
 }
 
 func newVSphereDVSCommand() *cobra.Command {
@@ -98,20 +105,7 @@ changed nor removed.`,
 		Example: "  nearmetal vsphere dvs esx1 esx2 --name sw --port-group pg --pnic vmnic4\n  nearmetal vsphere dvs esx1 --name sw --port-group pg --pnic vmnic4 --remove",
 		Args:    atLeastOne("HOST"),
 	}
-	f := addSwitchFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := f.check(); err != nil {
-			return err
-		}
-		v, err := inVSphere()
-		if err != nil {
-			return err
-		}
-		changed, err := v.DVS(cmd.Context(), args, f.w, f.remove)
-		if err == nil {
-			f.said(cmd, changed)
-		}
-		return err
-	}
-	return cmd
+	return switchCommand(cmd, func(v vspherePart, hosts []string, f *switchFlags) (bool, error) {
+		return v.DVS(cmd.Context(), hosts, f.w, f.remove)
+	})
 }

@@ -104,6 +104,9 @@ func (c *Client) ask(ctx context.Context, kind, vm string, h channel.Fields) (*c
 // maxErrno is the highest errno of Linux (MAX_ERRNO).
 const maxErrno = 4095
 
+// ErrNoNumber matches an error that an agent reported without its errno, as agents of older releases do.
+var ErrNoNumber = errors.New("the agent reports no error number")
+
 // guestError is an error that an agent reports, with its errno; 0: none.
 type guestError struct {
 	text  string
@@ -112,7 +115,12 @@ type guestError struct {
 
 func (e *guestError) Error() string { return e.text }
 
-func (e *guestError) Is(target error) bool { return e.errno != 0 && e.errno == target }
+func (e *guestError) Is(target error) bool {
+	if e.errno == 0 {
+		return target == ErrNoNumber
+	}
+	return e.errno == target
+}
 
 // streamConn is a stream as a net.Conn.
 type streamConn struct {

@@ -174,7 +174,8 @@ func openmpi4(s Setup) []variable {
 // treeWidth is larger than the number of VMs of any cluster.
 const treeWidth = "4096"
 
-// prrte is Open MPI 5's launcher.
+// prrte is Open MPI 5's launcher. Its list is written out like that of Open MPI 4, because every name differs, so that each can be
+// compared with the library's documentation.
 func prrte(s Setup) []variable {
 	vars := []variable{
 		{"PRTE_MCA_plm", "ssh", true},

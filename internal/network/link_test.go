@@ -257,6 +257,14 @@ func TestLinkHostile(t *testing.T) {
 			t.Errorf("%s: %q", name, line)
 		}
 	}
+	for want, h := range map[string]hello{
+		"host 1 resumed a link that does not exist here": {1, 0, "test", strings.Repeat("f", 32), false, 9},
+		"host 1 resumed a link as one of another kind":   {1, 0, "other", id, false, 0},
+	} {
+		if _, _, err := list[0].linkFor(h); err == nil || err.Error() != "network: "+want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 	mine.mu.Lock()
 	if mine.err != nil {
 		t.Error("another's call ended the link: ", mine.err)
@@ -289,6 +297,9 @@ func TestLinkHostile(t *testing.T) {
 		if want := i < maxLinks; (line == "yes 0") != want {
 			t.Errorf("link %d of a host: %q", i, line)
 		}
+	}
+	if _, _, err := list[0].linkFor(hello{2, 0, "test", id, true, 0}); err == nil || !strings.Contains(err.Error(), "host 2 has as many links as one host may have") {
+		t.Error(err)
 	}
 	// A claim to have received more than was sent also ends the link.
 	if line, _ := dialRaw(t, list[1], 0, hi(1, "test", id, false, 1)); line != "yes 0" {

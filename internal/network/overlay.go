@@ -310,17 +310,24 @@ func (m *Overlay) admit(raw net.Conn) (l *Link, fresh bool, err error) {
 	return nil, false, err
 }
 
-// linkFor returns the link of a greeting; fresh reports that the link was made for it. It fails if the link does not
-// exist and cannot be made.
+// linkFor returns the link of a greeting; fresh reports that the link was made for it. The error states why the host that
+// greets has no such link.
 func (m *Overlay) linkFor(h hello) (l *Link, fresh bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := session{h.from, h.id}
-	if l := m.taken[key]; l != nil && l.kind == h.kind {
+	l = m.taken[key]
+	switch {
+	case l != nil && l.kind == h.kind:
 		return l, false, nil
-	}
-	if !h.fresh || m.closed || m.taken[key] != nil || m.of[h.from] >= maxLinks {
-		return nil, false, errors.New("network: a link was called that is not there")
+	case l != nil:
+		return nil, false, fmt.Errorf("network: host %d resumed a link as one of another kind", h.from)
+	case !h.fresh:
+		return nil, false, fmt.Errorf("network: host %d resumed a link that does not exist here", h.from)
+	case m.closed:
+		return nil, false, errors.New("network: the overlay is closed")
+	case m.of[h.from] >= maxLinks:
+		return nil, false, fmt.Errorf("network: host %d has as many links as one host may have (%d)", h.from, maxLinks)
 	}
 	l = newLink(m, h.from, h.kind, h.id, false)
 	m.links[l], m.taken[key] = true, l

@@ -84,6 +84,17 @@ func Run(ctx context.Context, c *guest.Client, e guest.Exec, s Streams, sigs <-c
 		wg.Wait()
 		<-p.Done()
 	}()
+	return follow(ctx, c, p, sigs, ended, func() (guest.Status, error) {
+		if err := errors.Join(outErr, errErr); err != nil {
+			return guest.Status{}, err
+		}
+		return p.Wait()
+	})
+}
+
+// follow forwards the signals from sigs to p until ended is closed, and returns what result returns then. It returns
+// earlier if ctx ends, or if the VM does not answer after a signal that asks for the end.
+func follow(ctx context.Context, c *guest.Client, p *guest.Process, sigs <-chan os.Signal, ended <-chan struct{}, result func() (guest.Status, error)) (guest.Status, error) {
 	q := newQuestion(c)
 	defer q.cancel()
 	for {
@@ -98,10 +109,7 @@ func Run(ctx context.Context, c *guest.Client, e guest.Exec, s Streams, sigs <-c
 		case <-ctx.Done():
 			return guest.Status{}, context.Cause(ctx)
 		case <-ended:
-			if err := errors.Join(outErr, errErr); err != nil {
-				return guest.Status{}, err
-			}
-			return p.Wait()
+			return result()
 		}
 	}
 }
@@ -149,28 +157,20 @@ func Terminal(ctx context.Context, c *guest.Client, e guest.Exec, tty *os.File, 
 		io.Copy(os.Stdout, p.Stdout)
 		<-p.Done()
 	}()
-	q := newQuestion(c)
-	defer q.cancel()
-	for {
-		select {
-		case <-winch:
-			if cols, rows, err := term.GetSize(fd); err == nil {
-				p.Resize(uint16(rows), uint16(cols))
+	go func() {
+		for {
+			select {
+			case <-winch:
+				if cols, rows, err := term.GetSize(fd); err == nil {
+					p.Resize(uint16(rows), uint16(cols))
+				}
+			case <-ended:
+				return
 			}
-		case sig := <-sigs:
-			// In raw mode Ctrl-C is a byte, not a signal; this signal was sent by another process.
-			p.Signal(sig.(syscall.Signal))
-			if q.ask(sig.(syscall.Signal)) {
-				return q.silent(), nil
-			}
-		case <-q.noReply:
-			return q.silent(), nil
-		case <-ctx.Done():
-			return guest.Status{}, context.Cause(ctx)
-		case <-ended:
-			return p.Wait()
 		}
-	}
+	}()
+	// In raw mode Ctrl-C is a byte, not a signal; the signals of sigs were sent by other processes.
+	return follow(ctx, c, p, sigs, ended, p.Wait)
 }
 
 // Discard are streams without input that discard the output.

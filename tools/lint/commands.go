@@ -5,7 +5,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,4 +84,58 @@ func commandNames(file *ast.File) []string {
 		return true
 	})
 	return names
+}
+
+// logicMax is the most lines of a function of the commands that neither has to do with flags nor prints. A longer one
+// decides or computes: it belongs in a package of internal/, with a test.
+const logicMax = 30
+
+// shown matches the types of flags and of what is printed to, in the signature of a function.
+var shown = regexp.MustCompile(`\b(cobra|pflag|terminal)\.|\bio\.Writer\b|\bstrings\.Builder\b`)
+
+// commandLogic checks that the functions of commandsDir, without its tests, hold no logic (logicMax).
+func commandLogic(top string) ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(top, commandsDir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	var faults []string
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		found, err := longLogic(filepath.Base(path), src)
+		if err != nil {
+			return nil, err
+		}
+		faults = append(faults, found...)
+	}
+	return faults, nil
+}
+
+// longLogic returns a line for each function of a file that is longer than logicMax and whose signature has no type of
+// shown.
+func longLogic(name string, src []byte) ([]string, error) {
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, src, 0)
+	if err != nil {
+		return nil, err
+	}
+	var faults []string
+	for _, d := range file.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || fn.Body == nil {
+			continue
+		}
+		lines := set.Position(fn.End()).Line - set.Position(fn.Pos()).Line + 1
+		signature := src[set.Position(fn.Pos()).Offset:set.Position(fn.Body.Pos()).Offset]
+		if lines > logicMax && !shown.Match(signature) {
+			faults = append(faults, fmt.Sprintf("%s/%s: %s has %d lines, no flags, and prints nothing; at most %d: move it to the package of its subject", commandsDir, name, fn.Name.Name, lines, logicMax))
+		}
+	}
+	return faults, nil
 }

@@ -4,6 +4,7 @@ import (
 	"go/parser"
 	"go/token"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -39,5 +40,16 @@ var b = other{Used: "run"}`
 	}
 	if got := commandNames(file); !slices.Equal(got, []string{"slurmboot"}) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// A long function is a fault unless it has flags or prints.
+func TestLongLogic(t *testing.T) {
+	long := strings.Repeat("\tx++\n", logicMax)
+	src := "package main\nfunc (f *flags) decide(x int) error {\n" + long + "}\nfunc show(w io.Writer) {\n" + long + "}\n" +
+		"func newCommand() *cobra.Command {\n" + long + "}\nfunc short() {\n" + long[:len(long)-10] + "}\n"
+	got, err := longLogic("x.go", []byte(src))
+	if err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "cmd/nearmetal/x.go: decide has 32 lines") {
+		t.Errorf("%q, %v", got, err)
 	}
 }

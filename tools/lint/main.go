@@ -1,8 +1,8 @@
 // Command lint checks what gofmt, vet and staticcheck do not know of: the words and the
 // sentences of the prose, idioms, the links of the pages, the subjects of commits, the marks in go.mod, the
 // list of third parties, which package or folder of fabric/ may import which, who writes what of a peer, the picture of the imports, how large
-// the packages and types of a cluster may be, and how the files of cmd/nearmetal are named. make lint runs it
-// in the top folder. It needs git only for the subjects, and no network.
+// the packages and types of a cluster may be, how the files of cmd/nearmetal are named, and that they hold no logic. make
+// lint runs it in the top folder. It needs git only for the subjects, and no network.
 //
 //	go run ./tools/lint            check
 //	go run ./tools/lint -shrink    check, and lower the numbers in tools/lint/allowed.txt
@@ -46,6 +46,7 @@ func main() {
 		func() ([]string, error) { return picture(".") },
 		func() ([]string, error) { return sizes(".") },
 		func() ([]string, error) { return commandFiles(".") },
+		func() ([]string, error) { return commandLogic(".") },
 	} {
 		faults, err := check()
 		if err != nil {

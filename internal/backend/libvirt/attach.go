@@ -94,7 +94,8 @@ func endDomain(ctx context.Context, dial func(context.Context) (*daemon.Conn, er
 	return c.Destroy(ctx, x)
 }
 
-// attached is a domain whose owner is gone; it can be ended.
+// attached is a domain whose owner is gone; it can be ended. OpenStack has a similar type, because a backend imports no
+// other.
 type attached struct {
 	d    *driver
 	ref  backend.Ref

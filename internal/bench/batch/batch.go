@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +32,25 @@ type Request struct {
 type VM struct {
 	Label string // of its variant
 	Value string // of --vm, such as vms=2,memory=4GiB or a cluster file
+}
+
+// submitting are the flags of bench run, with a value each, that only the process that submits has.
+var submitting = []string{"--nodes", "--out", "--sbatch"}
+
+// JobWords returns the words of a job's command line: those of the one that submits it, without the flags of submitting.
+func JobWords(words []string) []string {
+	var out []string
+	for i := 0; i < len(words); i++ {
+		name, _, has := strings.Cut(words[i], "=")
+		switch {
+		case name == "--wait": // a switch
+		case !slices.Contains(submitting, name):
+			out = append(out, words[i])
+		case !has:
+			i++
+		}
+	}
+	return out
 }
 
 // job is one of the jobs.

@@ -3,6 +3,7 @@ package batch
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"nearmetal/internal/bench/record"
@@ -59,5 +60,13 @@ func TestMerge(t *testing.T) {
 		if len(reps[label]) != want {
 			t.Errorf("%s has repetitions %v, want %d", label, reps[label], want)
 		}
+	}
+}
+
+// A job runs the command line of the one that submits it, without the flags that are only for that.
+func TestJobWords(t *testing.T) {
+	words := strings.Fields("bench run osu --nodes 2,4 --wait --out=dir --sbatch --partition=long --vms 2 --out dir --sbatch=-pX --wait=true --quick")
+	if got := strings.Join(JobWords(words), " "); got != "bench run osu --vms 2 --quick" {
+		t.Error(got)
 	}
 }

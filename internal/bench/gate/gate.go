@@ -154,7 +154,8 @@ func PointText(p map[string]string) string {
 	return strings.Join(words, " ")
 }
 
-// keys returns the points of both, in the order of their names, numbers by their value.
+// keys returns the points of both, in the order of their names, numbers by their value. The importer orders SPEC
+// runs by other fields, although its code looks alike.
 func keys(a, b map[key][]float64) []key {
 	var out []key
 	for k := range a {

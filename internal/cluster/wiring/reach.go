@@ -152,7 +152,10 @@ func reachOne(ctx context.Context, dial Dial, f, t End) error {
 		if err == nil || errors.Is(err, unix.ECONNREFUSED) {
 			return nil
 		}
-		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		switch {
+		case errors.Is(err, guest.ErrNoNumber): // perhaps a refusal, which would be an answer
+			last = fmt.Errorf("%w (the agent of %s is of an older nearmetal and reports no error number: update nearmetal in the VM's image)", err, f.VM)
+		case !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
 			last = err
 		}
 		select {

@@ -1,11 +1,41 @@
 package wiring
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/guest"
 )
+
+// A refused connection is an answer. An agent that reports no error number cannot show that it was refused: the line
+// names the agent, whose update is the remedy.
+func TestReachOldAgent(t *testing.T) {
+	ends := func(vm, addr string) []End { return []End{{VM: vm, Addr: netip.MustParseAddr(addr), Name: "eth1"}} }
+	reach := func(err error) []Unreached {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+		defer cancel()
+		dial := func(context.Context, string, string) error { return err }
+		return Reach(ctx, dial, ends("vm0", "10.1.0.1"), ends("vm1", "10.1.0.2"))
+	}
+	if list := reach(fmt.Errorf("connect: %w", unix.ECONNREFUSED)); list != nil {
+		t.Error(list)
+	}
+	const remedy = "the agent of vm0 is of an older nearmetal and reports no error number: update nearmetal in the VM's image"
+	list := reach(fmt.Errorf("%w: %w", guest.ErrNoNumber, errors.New("connect: Connection refused")))
+	if len(list) != 1 || !strings.Contains(list[0].Why.Error(), remedy) || !strings.Contains(UnreachedLine(list), remedy) {
+		t.Error(list)
+	}
+	if list := reach(fmt.Errorf("connect: %w", unix.ENETUNREACH)); len(list) != 1 || strings.Contains(list[0].Why.Error(), "agent") {
+		t.Error(list)
+	}
+}
 
 // Checks the user's message for each state of a port; the states are the kernel's words.
 func TestPortFault(t *testing.T) {

@@ -177,16 +177,9 @@ func (t *Transaction) Unlock(name string, pid int) error {
 
 // Make creates a file with its content, and missing parent directories. It fails if path exists.
 func (t *Transaction) Make(path, content string, mode fs.FileMode) error {
-	if err := t.mkdirs(filepath.Dir(path)); err != nil {
+	if err := t.announce(path); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("%s is there already, and not nearmetal's: move it away first", path)
-	}
-	if _, err := t.j.Record(journal.File(path)); err != nil {
-		return err
-	}
-	step()
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, mode)
 	if err != nil {
 		return err
@@ -227,6 +220,17 @@ func (t *Transaction) Last(path, before string) error {
 
 // Link makes a symbolic link at path to target.
 func (t *Transaction) Link(target, path string) error {
+	if err := t.announce(path); err != nil {
+		return err
+	}
+	if err := os.Symlink(target, path); err != nil {
+		return err
+	}
+	return journal.SyncDir(filepath.Dir(path))
+}
+
+// announce records that a file is made at path, where nothing may be yet, and makes the directories above it.
+func (t *Transaction) announce(path string) error {
 	if err := t.mkdirs(filepath.Dir(path)); err != nil {
 		return err
 	}
@@ -237,10 +241,7 @@ func (t *Transaction) Link(target, path string) error {
 		return err
 	}
 	step()
-	if err := os.Symlink(target, path); err != nil {
-		return err
-	}
-	return journal.SyncDir(filepath.Dir(path))
+	return nil
 }
 
 // mkdirs creates a directory and its parents.

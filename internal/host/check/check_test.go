@@ -6,9 +6,15 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+)
+
+var (
+	pageOfSource = regexp.MustCompile(`(docs/[a-z-]+\.md)(?: \(([^)]*)\))?`)
+	versionIn    = regexp.MustCompile(`[0-9]+\.[0-9]+`)
 )
 
 // TestRowsAreWhole: every row has all its texts, and a unique ID.
@@ -32,6 +38,17 @@ func TestRowsAreWhole(t *testing.T) {
 			"source": r.Source, "costs": r.Costs, "fix": r.Fix, "needs": string(r.Needs)} {
 			if text == "" {
 				t.Errorf("%s: no %s", r.ID, what)
+			}
+		}
+		for _, cited := range pageOfSource.FindAllStringSubmatch(r.Source, -1) {
+			page, err := os.ReadFile(filepath.Join("../../..", cited[1]))
+			if err != nil {
+				t.Errorf("%s: %v", r.ID, err)
+			}
+			for _, version := range versionIn.FindAllString(cited[2], -1) {
+				if !strings.Contains(string(page), version) {
+					t.Errorf("%s: %s does not name %s", r.ID, cited[1], version)
+				}
 			}
 		}
 		if r.look == nil || len(r.Profiles) == 0 {

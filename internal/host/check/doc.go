@@ -71,7 +71,8 @@ const (
 	Other   Needs = "other"    // hardware, a package, another program's settings
 )
 
-// Row is one check. All fields but the functions are text for people; every sentence is self-contained.
+// Row is one check. All fields but the functions are text for people; every sentence is self-contained. Rows that
+// look alike are written out, each with its whole text, so that a row can be read and changed without another.
 type Row struct {
 	ID       string // GROUP.NAME; all rows of a group have the same GROUP
 	Group    Group

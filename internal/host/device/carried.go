@@ -13,9 +13,9 @@ func (h *Host) Carried(at string) (received, sent uint64, err error) {
 	if !address().MatchString(pf) {
 		return 0, 0, fmt.Errorf("%s is not a virtual function", at)
 	}
-	index, nets := h.index(pf, at), h.interfaces(pf, "net")
-	if index < 0 || len(nets) == 0 {
+	index, own := h.index(pf, at), h.ownInterface(pf)
+	if index < 0 || own == "" {
 		return 0, 0, fmt.Errorf("%s: its card has no network interface here", at)
 	}
-	return h.Links.Carried(nets[0], index)
+	return h.Links.Carried(own, index)
 }

@@ -38,8 +38,8 @@ func (h *Host) StableGUID(kind, pf string, index int) net.HardwareAddr {
 func (h *Host) digest(kind, pf string, index int) [sha256.Size]byte {
 	// The card's own address, if it has one, moves with the card into another slot.
 	card := ""
-	if n := h.interfaces(pf, "net"); len(n) > 0 {
-		card = h.attr(h.dev(pf, "net", n[0], "address"))
+	if own := h.ownInterface(pf); own != "" {
+		card = h.attr(h.dev(pf, "net", own, "address"))
 	}
 	return sha256.Sum256(fmt.Appendf(nil, "nearmetal %s\n%s\n%s %s\n%d\n", kind, h.hostID(), pf, card, index))
 }

@@ -62,11 +62,25 @@ func dieAt() {
 	}
 }
 
+// vfs refuses an interface that is a representor, which has no VFs of its own.
+func (l fileLinks) vfs(pf string) error {
+	if b, err := os.ReadFile(filepath.Join(l.root, slot, thePF, "net", pf, "phys_port_name")); err == nil && strings.Contains(string(b), "vf") {
+		return unix.EOPNOTSUPP
+	}
+	return nil
+}
+
 func (l fileLinks) Get(pf string, index int, key string) (string, error) {
+	if err := l.vfs(pf); err != nil {
+		return "", err
+	}
 	return l.read(key + "." + strconv.Itoa(index))
 }
 
 func (l fileLinks) Carried(pf string, index int) (received, sent uint64, err error) {
+	if err := l.vfs(pf); err != nil {
+		return 0, 0, err
+	}
 	text, err := l.read("carried." + strconv.Itoa(index))
 	if err == nil {
 		_, err = fmt.Sscan(text, &received, &sent)
@@ -75,6 +89,9 @@ func (l fileLinks) Carried(pf string, index int) (received, sent uint64, err err
 }
 
 func (l fileLinks) Set(pf string, index int, key, value string) error {
+	if err := l.vfs(pf); err != nil {
+		return err
+	}
 	if value == noGUID {
 		return fmt.Errorf("%s: %w", key, unix.EINVAL) // as a card that cannot remove a GUID
 	}
@@ -245,4 +262,40 @@ func ethernetLinks(k *kernel) {
 func infinibandLinks(k *kernel) {
 	infiniband(k)
 	putLinks(k, map[string]string{"node-guid.0": "02:c9:03:00:00:10:20:30", "port-guid.0": "02:c9:03:00:00:10:20:31", "policy.0": "down"})
+}
+
+// In switchdev mode a card has representors of its VFs and its own interface, also under names that come before it.
+func TestRepresentors(t *testing.T) {
+	for _, own := range []string{"", "p0\n"} {
+		root := capture(t, "s1")
+		k := emulate(t, root)
+		ethernetLinks(k)
+		k.put("/links/carried.0", "12 34\n")
+		alone := open(t, root)
+		pf, _ := alone.Find(thePF)
+		mac := alone.StableMAC(thePF, 0).String()
+		for n, port := range map[string]string{"a0": "pf0vf0\n", "b0": "c1pf0vf1\n", "eth0": own} {
+			if port != "" {
+				k.put(slot+"/"+thePF+"/net/"+n+"/phys_port_name", port)
+			}
+			if n != "eth0" {
+				k.put(slot+"/"+thePF+"/net/"+n+"/address", "02:00:00:00:00:77\n")
+			}
+		}
+		h := open(t, root)
+		if now, _ := h.Find(thePF); now.MAC != pf.MAC || h.StableMAC(thePF, 0).String() != mac {
+			t.Errorf("own interface %q: the card's MAC is %s, want %s; its first VF's follows from another", own, now.MAC, pf.MAC)
+		}
+		const vf = "0000:41:10.0"
+		if err := h.Set(ctx, vf, map[string]string{"vlan": "7"}); err != nil || k.get("/links/vlan.0") != "7" {
+			t.Errorf("own interface %q: %v, and the VLAN is %s", own, err, k.get("/links/vlan.0"))
+		}
+		f, _ := h.Find(vf)
+		if a := h.VFAttributes(f); a["vlan"] != "7" {
+			t.Errorf("own interface %q: %v", own, a)
+		}
+		if in, out, err := h.Carried(vf); err != nil || in != 12 || out != 34 {
+			t.Errorf("own interface %q: %d, %d, %v", own, in, out, err)
+		}
+	}
 }

@@ -69,6 +69,18 @@ func (h *Host) interfaces(at, class string) []string {
 	return list
 }
 
+// ownInterface returns the first network interface of a function that is the function's own; "" if it has none. A
+// physical function sets its VFs by it. In switchdev mode it also has representors of VFs, whose phys_port_name is
+// pf0vf1, or c1pf0vf1 on a SmartNIC. Its own interface has no such name, or p0.
+func (h *Host) ownInterface(at string) string {
+	for _, n := range h.interfaces(at, "net") {
+		if !strings.Contains(h.attr(h.dev(at, "net", n, "phys_port_name")), "pf") {
+			return n
+		}
+	}
+	return ""
+}
+
 func (h *Host) readGroup(f *Function) {
 	g, err := strconv.Atoi(h.target(h.dev(f.Address, "iommu_group")))
 	if err != nil || g < 0 {
@@ -97,8 +109,8 @@ func (h *Host) readLink(f *Function) {
 		f.Mbps = gbps(h.attr(filepath.Join(dir, "ports/1/rate")))
 		f.Up = strings.HasSuffix(h.attr(filepath.Join(dir, "ports/1/state")), "ACTIVE")
 	}
-	if len(f.Net) > 0 {
-		dir := h.dev(f.Address, "net", f.Net[0])
+	if own := h.ownInterface(f.Address); own != "" {
+		dir := h.dev(f.Address, "net", own)
 		f.MAC = h.attr(filepath.Join(dir, "address"))
 		if n, ok := h.number(filepath.Join(dir, "speed")); ok && n > 0 && f.Mbps == 0 {
 			f.Mbps = n
@@ -109,7 +121,7 @@ func (h *Host) readLink(f *Function) {
 			f.Link = map[string]string{"1": "ethernet", "32": "infiniband"}[h.attr(filepath.Join(dir, "type"))]
 		}
 		if f.Firmware == "" && h.root == "" {
-			f.Firmware = driverFirmware(f.Net[0])
+			f.Firmware = driverFirmware(own)
 		}
 	}
 	if f.Link == "" && f.PF != "" {

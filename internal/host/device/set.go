@@ -191,11 +191,11 @@ func (h *Host) getVF(pf string, index int, key string) (string, error) {
 		}
 		return attributes[key].check(v)
 	}
-	n := h.interfaces(pf, "net")
-	if len(n) == 0 {
+	n := h.ownInterface(pf)
+	if n == "" {
 		return "", errors.New("its physical function has no network interface to set it by")
 	}
-	return h.Links.Get(n[0], index, key)
+	return h.Links.Get(n, index, key)
 }
 
 // unset recognises the value of a GUID that was never set.
@@ -214,9 +214,9 @@ func (h *Host) setVF(pf string, index int, key, value string) error {
 		}
 		return nil
 	}
-	n := h.interfaces(pf, "net")
-	if len(n) == 0 {
+	n := h.ownInterface(pf)
+	if n == "" {
 		return errors.New("its physical function has no network interface to set it by")
 	}
-	return h.Links.Set(n[0], index, key, value)
+	return h.Links.Set(n, index, key, value)
 }

@@ -97,7 +97,7 @@ type Device struct {
 // File is one file, or a symbolic link if Link is set. Paths have no leading slash.
 type File struct{ Path, Content, Link string }
 
-// Parse reads a description (YAML) and checks it.
+// Parse reads a description (YAML) and settles it.
 func Parse(r io.Reader) (*Machine, error) {
 	b, err := io.ReadAll(io.LimitReader(r, 1<<20))
 	if err != nil {
@@ -109,22 +109,31 @@ func Parse(r io.Reader) (*Machine, error) {
 	if err := d.Decode(m); err != nil {
 		return nil, fmt.Errorf("machine: %w", err)
 	}
+	if err := m.Settle(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Settle replaces zero values by their defaults and checks the description. Files needs a settled one; Parse returns
+// one. The error names the value that is out of range.
+func (m *Machine) Settle() error {
 	for _, n := range []*int{&m.Packages, &m.DiesPer, &m.NodesPer, &m.CoresPerNode, &m.Threads, &m.GroupPackages} {
 		if *n == 0 {
 			*n = 1
 		}
 		if *n < 0 || *n > 1024 {
-			return nil, fmt.Errorf("machine: a count of %d: 1 to 1024", *n)
+			return fmt.Errorf("machine: a count of %d: 1 to 1024", *n)
 		}
 	}
 	if n := m.Packages * m.NodesPer; n+len(m.MemoryOnly) > 1024 || n*m.CoresPerNode*m.Threads > 16384 || n*m.CoresPerNode > 16384 {
-		return nil, fmt.Errorf("machine: more than 1024 nodes or 16384 CPUs")
+		return fmt.Errorf("machine: more than 1024 nodes or 16384 CPUs")
 	}
 	if m.Arch == "" {
 		m.Arch = "x86_64"
 	}
 	if m.MemoryMiB < 0 || m.FreeMiB < 0 || m.FreeMiB > m.MemoryMiB {
-		return nil, fmt.Errorf("machine: memory of %d MiB, %d free", m.MemoryMiB, m.FreeMiB)
+		return fmt.Errorf("machine: memory of %d MiB, %d free", m.MemoryMiB, m.FreeMiB)
 	}
 	if m.L3 == "" {
 		m.L3 = "package"
@@ -133,18 +142,18 @@ func Parse(r io.Reader) (*Machine, error) {
 	case "none", "package", "node":
 	default:
 		if k, err := strconv.Atoi(m.L3); err != nil || k < 1 || m.CoresPerNode%k != 0 {
-			return nil, fmt.Errorf("machine: l3 %q: package, node, none, or a divisor of coresPerNode", m.L3)
+			return fmt.Errorf("machine: l3 %q: package, node, none, or a divisor of coresPerNode", m.L3)
 		}
 	}
 	if len(m.Distances) == 0 && len(m.DistanceLevels) > 0 && len(m.DistanceLevels) != 3 {
-		return nil, fmt.Errorf("machine: distanceLevels has three numbers")
+		return fmt.Errorf("machine: distanceLevels has three numbers")
 	}
 	for _, d := range m.Devices {
 		if strings.Contains(d.Address+d.Root+d.Port+d.Driver, "..") || d.Root == "" || d.Port == "" || d.Address == "" {
-			return nil, fmt.Errorf("machine: device %q needs address, root and port", d.Address)
+			return fmt.Errorf("machine: device %q needs address, root and port", d.Address)
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // cpu is the position of one thread.

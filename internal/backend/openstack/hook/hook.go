@@ -121,17 +121,27 @@ func (p Paths) member(uuid string) (*Region, *Member, error) {
 	return nil, nil, nil
 }
 
+// lockMember locks the host's regions until the file is closed, and finds the region of a domain; nil: it has none.
+func (p Paths) lockMember(uuid string) (*Region, *os.File, error) {
+	l, err := p.lock()
+	if err != nil {
+		return nil, nil, err
+	}
+	r, _, err := p.member(uuid)
+	if err != nil {
+		l.Close()
+		return nil, nil, err
+	}
+	return r, l, nil
+}
+
 // started gives the newly started QEMU access to the memory, and has the region plugged.
 func (p Paths) started(d *Domain, c *Config) error {
-	l, err := p.lock()
+	r, l, err := p.lockMember(d.UUID)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	r, _, err := p.member(d.UUID)
-	if err != nil {
-		return err
-	}
 	if r == nil {
 		return errors.New("no region was made for it: its flavor was given one while it started")
 	}
@@ -188,15 +198,11 @@ func (p Paths) release(d *Domain, ended bool) error {
 	if _, err := os.Lstat(p.State); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	l, err := p.lock()
+	r, l, err := p.lockMember(d.UUID)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	r, _, err := p.member(d.UUID)
-	if err != nil {
-		return err
-	}
 	if r != nil && ended {
 		r.leave(p, d.UUID)
 		if err := p.write(r); err != nil {

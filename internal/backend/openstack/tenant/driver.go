@@ -207,10 +207,15 @@ func (d *driver) Hosts(context.Context) ([]topology.Host, error) {
 	if d.flavor.VCPUs < 1 || d.flavor.VCPUs*d.vms > 65536 || d.flavor.RAM < 1 {
 		return nil, fmt.Errorf("flavor %s: %d vCPUs and %d MiB for %d VMs make no machine", d.o.flavor, d.flavor.VCPUs, d.flavor.RAM, d.vms)
 	}
-	// No cloud reports a server's vendor and caches. The description requires them, so these are a common server's.
-	m, err := machine.Parse(strings.NewReader(fmt.Sprintf("name: openstack\nvendor: GenuineIntel\nmodel: %q\npackages: %d\ncoresPerNode: %d\nthreads: %d\nl1KiB: 32\nl2KiB: 1024\nl3KiB: 16384\nmemoryMiB: %d\nfreeMiB: %d\n",
-		"a server of flavor "+d.flavor.Name, nodes*d.vms, d.flavor.VCPUs/nodes/threads, threads, d.flavor.RAM/nodes, d.flavor.RAM/nodes)))
-	if err != nil {
+	perNode := d.flavor.RAM / nodes
+	m := &machine.Machine{
+		Name: "openstack", Model: "a server of flavor " + d.flavor.Name,
+		Packages: nodes * d.vms, CoresPerNode: d.flavor.VCPUs / nodes / threads, Threads: threads,
+		MemoryMiB: perNode, FreeMiB: perNode,
+		// No cloud reports a server's caches. A plan needs some, so these are a common server's.
+		L1: 32, L2: 1024, L3Size: 16384,
+	}
+	if err := m.Settle(); err != nil {
 		return nil, err
 	}
 	h, err := topology.FromMachine(m)
