@@ -1,5 +1,5 @@
 // Package suite is the definition of benchmarks: what is run, what is swept, what is read
-// from the output, and which results are right. Definitions are YAML files (docs/bench.md);
+// from the output, and which results are right. Definitions are YAML files (docs/suite.md);
 // those that nearmetal comes with are embedded.
 package suite
 
