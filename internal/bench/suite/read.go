@@ -110,7 +110,7 @@ func (r *reader) document(text []byte) (root *yaml.Node) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	var n, second yaml.Node
 	if err := d.Decode(&n); err == io.EOF {
-		r.failAt(1, 1, "", "is empty: a suite begins with version: 1 (see docs/bench.md)")
+		r.failAt(1, 1, "", "is empty: a suite begins with version: 1 (see docs/suite.md)")
 		return nil
 	} else if err != nil {
 		line := 1

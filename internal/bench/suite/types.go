@@ -1,5 +1,5 @@
 // Package suite defines benchmarks: the programs, the swept parameters, the values parsed from the output, and the
-// checks of results. Definitions are YAML files (docs/bench.md); nearmetal's own are embedded.
+// checks of results. Definitions are YAML files (docs/suite.md); nearmetal's own are embedded.
 package suite
 
 import "time"

@@ -34,7 +34,7 @@ var qemuRows = []Row{
 		ID: "qemu.version", Group: QEMU, Title: "QEMU",
 		Reads: qemuProgram + " -version", Wants: "7.0 or later",
 		Why:    "It carries the VMs out; older ones lack options that the VMs' command lines have.",
-		Source: "docs/packages.md (QEMU 7.2)",
+		Source: "docs/install.md (QEMU 7.2)",
 		Costs:  "no VMs",
 		Fix:    "apt-get install qemu-system-x86, dnf install qemu-kvm; or name another with qemu: in the cluster file",
 		Needs:  Other, Profiles: onVMHosts,
