@@ -21,10 +21,11 @@ func newExecCommand() *cobra.Command {
 		Long: `Runs a command in a VM, or with --all once in every VM, as the caller: the same
 user, working directory, environment and limits. Standard input, output and
 error are the caller's, signals are passed on, and the exit status is the
-command's (128 and the signal's number if a signal ended it, 127 if there is no
-such command). With --all, output lines are prefixed with the VM's name, and the
-highest status counts. Files written outside shares are lost with the cluster,
-and listed at the end (except those below /tmp and similar directories).
+command's: 128 and the signal's number if a signal ended it, 127 if it does not
+exist, 126 if it cannot be run, 125 if nearmetal itself failed. With --all,
+output lines are prefixed with the VM's name, and the highest status counts.
+Files written outside shares are lost with the cluster, and listed at the end
+(except those below /tmp and similar directories).
 
 The first word is a cluster, or a VM of it, if one of that name runs; otherwise
 it is the command. A "--" after the word makes it a cluster, a "--" before it

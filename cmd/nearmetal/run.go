@@ -14,8 +14,9 @@ func newRunCommand() *cobra.Command {
 		Use:     "run [flags] -- COMMAND [ARG...]",
 		GroupID: groupRun,
 		Short:   "Boot VMs, run a command in them, and tear them down",
-		Long: `Boots a cluster of VMs, runs COMMAND, and removes the cluster; the exit status
-is the command's. Where COMMAND runs:
+		Long: `Boots a cluster of VMs, runs COMMAND, and removes the cluster. The exit status
+is the command's: 127 if it does not exist, 126 if it cannot be run, 125 if
+nearmetal itself failed. Where COMMAND runs:
 
   an MPI launcher (mpirun, mpiexec, mpiexec.hydra, orterun, prterun), or a
   script that calls one: once, on this host; its ranks land in the VMs
