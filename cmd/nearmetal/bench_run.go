@@ -189,7 +189,7 @@ func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal
 			p.Printf("%s", line)
 		}
 	}
-	b := batch.Request{Dir: dir, Nodes: f.nodes, Words: withoutFlags(os.Args[1:], "--nodes", "--out", "--sbatch", "--wait"), Args: f.sbatch}
+	b := batch.Request{Dir: dir, Nodes: f.nodes, Words: withoutFlags(os.Args[1:], "--nodes", "--out", "--sbatch", "--wait"), Args: f.sbatch, Findings: exitFindings}
 	exe, err := os.Executable()
 	if err != nil {
 		return err
@@ -202,6 +202,9 @@ func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal
 	err = batch.Run(ctx, b, func(line string) { p.Printf("%s", line) })
 	if err != nil {
 		st.Fail()
+		if errors.As(err, new(*batch.Findings)) {
+			return findings(err)
+		}
 		return err
 	}
 	st.Done()
