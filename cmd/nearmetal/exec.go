@@ -42,7 +42,8 @@ it is the command. A "--" after the word makes it a cluster, a "--" before it
 	o := job.ExecOptions{}
 	name := addClusterNameFlag(cmd)
 	cmd.Flags().StringVar(&o.VM, "vm", "", "`VM` to run in (the older form of NAME/VM; default the first)")
-	cmd.Flags().BoolVar(&o.All, "all", false, "run once in every VM")
+	cmd.Flags().BoolVar(&o.All, "all", false, "run once in every VM (default: in one VM, the cluster's first)")
+	cmd.Flags().BoolVar(&o.All, "each", false, "the same as --all")
 	cmd.Flags().BoolVarP(&o.TTY, "tty", "t", false, "run the command in a terminal")
 	cmd.Flags().BoolVarP(&o.NoInput, "no-stdin", "n", false, "no standard input")
 	cmd.Flags().BoolVar(&o.NoPrefix, "no-prefix", false, "with --all, do not prefix output lines with the VM's name")
@@ -53,8 +54,10 @@ it is the command. A "--" after the word makes it a cluster, a "--" before it
 	if err := cmd.RegisterFlagCompletionFunc("vm", completeVMs); err != nil {
 		panic(err)
 	}
-	exclude(cmd, "tty", "all")
-	exclude(cmd, "vm", "all")
+	for _, every := range []string{"all", "each"} {
+		exclude(cmd, "tty", every)
+		exclude(cmd, "vm", every)
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		t, args, err := beforeCommand(args, cmd.ArgsLenAtDash(), *name != "")
 		switch {

@@ -50,10 +50,13 @@ similar directories).`,
 	noPrefix := cmd.Flags().Bool("no-prefix", false, "do not prefix output lines with the VM's name")
 	noInput := cmd.Flags().Bool("no-stdin", false, "no standard input for COMMAND")
 	onHost := cmd.Flags().Bool("host", false, "run COMMAND once, on this host; the ranks of MPI launchers that it calls land in the VMs")
-	each := cmd.Flags().Bool("each", false, "run COMMAND once in every VM, launcher or not")
+	var each bool
+	cmd.Flags().BoolVar(&each, "each", false, "run COMMAND once in every VM (default: MPI launchers once on this host, others once in every VM)")
+	cmd.Flags().BoolVar(&each, "all", false, "the same as --each")
 	counts := cmd.Flags().Bool("traffic", false, "show at the end what the ranks sent to each other")
 	countsDir := cmd.Flags().String("traffic-dir", "", "keep that in `DIR`, which is created, for nearmetal traffic")
 	exclude(cmd, "host", "each")
+	exclude(cmd, "host", "all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := progress(cmd)
 		defer p.Close()
@@ -65,7 +68,7 @@ similar directories).`,
 		switch {
 		case *onHost:
 			where = job.OnHost
-		case *each:
+		case each:
 			where = job.Each
 		}
 		var counted *job.Traffic

@@ -27,6 +27,8 @@ func TestTargets(t *testing.T) {
 	}{
 		{"exec one/vm1 -- echo it is", 0, "it is\n"},
 		{"exec one -- echo it is", 0, "it is\n"},
+		{"exec --each one -- echo it is", 0, "vm1: it is\n"},
+		{"exec --each --vm vm1 one -- true", 2, "--each and --vm cannot be given together"},
 		{"exec -c one --vm vm1 echo it is", 0, "it is\n"},
 		{"exec -c one -- echo -- it is", 0, "-- it is\n"}, // a program, and no target
 		{"exec -c two one/vm1 -- true", 2, "one and -c two name two clusters"},

@@ -43,6 +43,12 @@ func read(path string) string {
 	return string(b)
 }
 
+// With --all, or --each, a launcher runs in every VM like other commands.
+func TestRunAll(t *testing.T) {
+	needs(t, "mpirun.openmpi")
+	finish(t, run(t, "--vms", "2", "--all", "--", "mpirun.openmpi", "--version"), "").want(t, 0, "vm0: mpirun", "vm1: mpirun")
+}
+
 // A command that is not a launcher runs once in every VM: in the caller's directory, which
 // is shared, as the caller, with input for the first.
 func TestRunEverywhere(t *testing.T) {
