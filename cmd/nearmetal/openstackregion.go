@@ -54,7 +54,8 @@ change the flavors.`,
 			if i < 1 {
 				return usagef("--flavor %q: NAME=SIZE", f)
 			}
-			size, err := spec.ParseSize(f[i+1:])
+			var size spec.Size
+			err := size.Set(f[i+1:])
 			if err == nil {
 				err = hook.CheckSize(size)
 			}
