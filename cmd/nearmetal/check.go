@@ -152,6 +152,9 @@ func (f *checkFlags) validate(cmd *cobra.Command) error {
 			return usagef("--%s goes with --fix", name)
 		}
 	}
+	if f.fix && *f.json && !f.dryRun {
+		return usagef("--fix and --json cannot be given together without --dry-run")
+	}
 	if *f.connect != "" && len(f.domains) == 0 && !f.allDomains {
 		return usagef("--connect goes with --domain or --domains")
 	}

@@ -101,21 +101,27 @@ file and flags: a cluster file with every key that has a value.`,
 }
 
 func newSpecTemplatesCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "templates",
+	cmd := &cobra.Command{
+		Use:   "templates [--json]",
 		Short: "List the cluster files that have names",
 		Long: `Lists the cluster files of this site and of yours that -f takes by name: those
 in /etc/nearmetal/templates and in ~/.config/nearmetal/templates.`,
 		Example: "  nearmetal spec templates\n  nearmetal run -f small -- mpirun ./app",
 		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			t := terminal.NewTable("name", "file")
-			for _, n := range site.Templates() {
-				t.Row(n.Name, n.Path)
-			}
-			return t.Print(cmd.OutOrStdout())
-		},
 	}
+	asJSON := addJSONFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		list := site.Templates()
+		if *asJSON {
+			return terminal.PrintJSON(cmd.OutOrStdout(), list)
+		}
+		t := terminal.NewTable("name", "file")
+		for _, n := range list {
+			t.Row(n.Name, n.Path)
+		}
+		return t.Print(cmd.OutOrStdout())
+	}
+	return cmd
 }
 
 // errorList is several errors, each with lines of its own.

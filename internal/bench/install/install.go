@@ -37,10 +37,10 @@ func This() Here {
 
 // Plan are the commands that get a suite's programs.
 type Plan struct {
-	Suite  string
-	Source string
+	Suite  string `json:"suite"`
+	Source string `json:"source"`
 	// Commands are shell commands, run one after the other.
-	Commands []string
+	Commands []string `json:"commands"`
 }
 
 // Make returns how a suite's programs are got. source is one of Sources, or "" for the first that will do. The error
