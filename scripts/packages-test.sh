@@ -97,7 +97,7 @@ works() {
 	[ "$(inside nearmetal version | head -1 | cut -d' ' -f2)" = "$(cat VERSION)" ] || fail "$release: nearmetal version says $(inside nearmetal version)"
 	[ "$(readlink "$root/usr/bin/nearmetal-rsh")" = nearmetal ] || fail "$release: there is no nearmetal-rsh"
 	[ "$(inside nearmetal-vsphere version | head -1 | cut -d' ' -f2)" = "$(cat VERSION)" ] || fail "$release: nearmetal-vsphere does not start"
-	inside nearmetal check --json >"$work/check.json" || [ $? = 1 ] || fail "$release: nearmetal check failed"
+	inside nearmetal check --json >"$work/check.json" || [ $? = 3 ] || fail "$release: nearmetal check failed"
 	grep -q '"limits.nofile"' "$work/check.json" || fail "$release: nearmetal check says nothing of limits.nofile"
 	inside nearmetal spec show --vms 2 >"$root/tmp/x.yaml" && inside nearmetal spec validate /tmp/x.yaml >/dev/null || fail "$release: nearmetal spec failed"
 	rm "$root/tmp/x.yaml"

@@ -16,6 +16,9 @@ import (
 	"nearmetal/internal/text"
 )
 
+// exitFailure is the status where the wrapper itself failed, as nearmetal's: the command's own is often 1.
+const exitFailure = 125
+
 func main() {
 	session.KeepClosed()
 	os.Exit(run(os.Args, session.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
@@ -27,7 +30,7 @@ func run(args []string, s session.Streams) (status int) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			say(s.Err, fmt.Sprintf("internal error: %v; please report it", cause))
-			status = 1
+			status = exitFailure
 		}
 	}()
 	st, err := rank.Run(args, s)
@@ -35,7 +38,7 @@ func run(args []string, s session.Streams) (status int) {
 		for _, line := range terminal.ErrorLines(err) {
 			say(s.Err, line)
 		}
-		return 1
+		return exitFailure
 	}
 	if st.Message != "" {
 		say(s.Err, st.Message)

@@ -20,7 +20,7 @@ func newBenchCompareCommand() *cobra.Command {
 		Long: `Compares run B with run A, point by point. A point is worse if its median is
 worse by more than the threshold and the 95 % interval of the ratio lies on the
 worse side altogether; a result that A has and B lacks is missing. Either makes
-the exit status 1. What was measured in emulated VMs is left out.`,
+the exit status 3. What was measured in emulated VMs is left out.`,
 		Example: `  nearmetal bench compare nearmetal-bench/before nearmetal-bench/after
   nearmetal bench compare baseline today --threshold 3 --junit gate.xml`,
 		Args:              exactArgs("A", "B"),
@@ -55,7 +55,7 @@ the exit status 1. What was measured in emulated VMs is left out.`,
 			err = printGate(cmd, r, *all)
 		}
 		if err == nil && r.Worse > 0 {
-			err = fmt.Errorf("%s of %d got worse by more than %g %% or have no result any more", count(r.Worse, "point"), len(r.Rows), *threshold)
+			err = findings(fmt.Errorf("%s of %d got worse by more than %g %% or have no result any more", count(r.Worse, "point"), len(r.Rows), *threshold))
 		}
 		return err
 	}

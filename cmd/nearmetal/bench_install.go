@@ -10,6 +10,7 @@ import (
 
 	"nearmetal/internal/bench/install"
 	"nearmetal/internal/bench/suite"
+	"nearmetal/internal/terminal"
 	"nearmetal/internal/text"
 )
 
@@ -35,7 +36,12 @@ licence are named with where to get it.`,
 	complete(cmd, "from", install.Sources)
 	yes := cmd.Flags().Bool("yes", false, "do not ask")
 	dry := cmd.Flags().Bool("dry-run", false, "show the commands, and run nothing")
+	asJSON := addJSONFlag(cmd)
+	cmd.Flags().Lookup("json").Usage = "with --dry-run: print JSON, for programs"
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *asJSON && !*dry {
+			return usagef("--json requires --dry-run")
+		}
 		list, err := suites()
 		if err != nil {
 			return err
@@ -45,7 +51,7 @@ licence are named with where to get it.`,
 			return &usageError{err}
 		}
 		here := install.This()
-		var plans []*install.Plan
+		plans := []*install.Plan{}
 		var left errorList
 		for _, s := range picked {
 			p, err := install.Make(s, *from, here)
@@ -55,10 +61,16 @@ licence are named with where to get it.`,
 			}
 			plans = append(plans, p)
 		}
-		for _, p := range plans {
-			fmt.Fprintf(cmd.OutOrStdout(), "# %s, from %s\n", p.Suite, p.Source)
-			for _, c := range p.Commands {
-				fmt.Fprintln(cmd.OutOrStdout(), c)
+		if *asJSON {
+			if err := terminal.PrintJSON(cmd.OutOrStdout(), plans); err != nil {
+				return err
+			}
+		} else {
+			for _, p := range plans {
+				fmt.Fprintf(cmd.OutOrStdout(), "# %s, from %s\n", p.Suite, p.Source)
+				for _, c := range p.Commands {
+					fmt.Fprintln(cmd.OutOrStdout(), c)
+				}
 			}
 		}
 		if len(plans) > 0 && !*dry {

@@ -58,7 +58,7 @@ VMs are stopped while a native program runs. A run that was cut short
 goes on with --resume. What is measured in emulated VMs is marked and never
 enters a ratio.
 
-The exit status is 1 if a repetition failed.`,
+The exit status is 3 if a repetition failed.`,
 		Example: `  nearmetal bench run osu stream
   nearmetal bench run osu/latency --ablate region,pinning
   nearmetal bench run stream --ablate untuned,hugepages+pinning
@@ -189,7 +189,7 @@ func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal
 			p.Printf("%s", line)
 		}
 	}
-	b := batch.Request{Dir: dir, Nodes: f.nodes, Words: batch.JobWords(os.Args[1:]), Args: f.sbatch}
+	b := batch.Request{Dir: dir, Nodes: f.nodes, Words: batch.JobWords(os.Args[1:]), Args: f.sbatch, Findings: exitFindings}
 	exe, err := os.Executable()
 	if err != nil {
 		return err
@@ -202,6 +202,9 @@ func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal
 	err = batch.Run(ctx, b, func(line string) { p.Printf("%s", line) })
 	if err != nil {
 		st.Fail()
+		if errors.As(err, new(*batch.Findings)) {
+			return findings(err)
+		}
 		return err
 	}
 	st.Done()
@@ -344,7 +347,7 @@ func shown(path string) string {
 	return path
 }
 
-// failures makes an error of the repetitions that failed: the first of each case and
+// failures makes findings of the repetitions that failed: the first of each case and
 // variant with the lines that say why.
 func failures(out run.Outcome) error {
 	var list errorList
@@ -369,7 +372,7 @@ func failures(out run.Outcome) error {
 	if list == nil {
 		return nil
 	}
-	return append(list, fmt.Errorf("%s of the run failed; what was measured is kept", count(len(out.Failed), "repetition")))
+	return findings(append(list, fmt.Errorf("%s of the run failed; what was measured is kept", count(len(out.Failed), "repetition"))))
 }
 
 func count(n int, word string) string {

@@ -67,7 +67,7 @@ printed as commands. See docs/check.md.
 cards, its driver. With --fix it runs the commands there that it shows first.
 Nothing there is read or run without a name after --esxi.
 
-The exit status is 1 if a check fails; a warning costs something, or may.`,
+The exit status is 3 if a check fails; a warning costs something, or may.`,
 		Example: `  nearmetal check
   nearmetal check --problems
   nearmetal check --fix --dry-run
@@ -152,6 +152,9 @@ func (f *checkFlags) validate(cmd *cobra.Command) error {
 			return usagef("--%s goes with --fix", name)
 		}
 	}
+	if f.fix && *f.json && !f.dryRun {
+		return usagef("--fix and --json cannot be given together without --dry-run")
+	}
 	if *f.connect != "" && len(f.domains) == 0 && !f.allDomains {
 		return usagef("--connect goes with --domain or --domains")
 	}
@@ -225,7 +228,7 @@ func (f *checkFlags) run(ctx context.Context, cmd *cobra.Command, args []string)
 	return f.show(cmd, &r)
 }
 
-// show prints a report; its error is the exit status for failed checks.
+// show prints a report; its error is findings if a check failed.
 func (f *checkFlags) show(cmd *cobra.Command, r *check.Report) error {
 	var err error
 	if *f.json {
@@ -234,7 +237,7 @@ func (f *checkFlags) show(cmd *cobra.Command, r *check.Report) error {
 		_, err = io.WriteString(cmd.OutOrStdout(), f.text(cmd).Report(r))
 	}
 	if err == nil && r.Failed() {
-		err = exitStatus(exitFailure)
+		err = findings(nil)
 	}
 	return err
 }

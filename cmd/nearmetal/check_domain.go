@@ -61,7 +61,7 @@ func (f *checkFlags) runDomains(ctx context.Context, cmd *cobra.Command) error {
 		}
 	}
 	if err == nil && failed {
-		err = exitStatus(exitFailure)
+		err = findings(nil)
 	}
 	return err
 }

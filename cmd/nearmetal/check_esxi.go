@@ -33,6 +33,9 @@ func (f *checkFlags) validateESXi(cmd *cobra.Command) error {
 			return usagef("--%s goes with --fix", name)
 		}
 	}
+	if f.fix && *f.json {
+		return usagef("--esxi --fix and --json cannot be given together")
+	}
 	for _, b := range f.bundles {
 		if err := check.CheckBundle(b); err != nil {
 			return usagef("--bundle: %v", err)

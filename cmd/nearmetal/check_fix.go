@@ -27,6 +27,9 @@ func (f *checkFlags) runFix(ctx context.Context, cmd *cobra.Command, p *terminal
 		return err
 	}
 	out := cmd.OutOrStdout()
+	if *f.json { // only with --dry-run
+		return terminal.PrintJSON(out, plannedFixes(fixes))
+	}
 	var now []check.Fix
 	for _, one := range fixes {
 		if len(one.Writes) == 0 {
@@ -94,6 +97,25 @@ func (f *checkFlags) runFix(ctx context.Context, cmd *cobra.Command, p *terminal
 		return list
 	}
 	return nil
+}
+
+// plannedFix is a fix as `nearmetal check --fix --dry-run --json` prints it.
+type plannedFix struct {
+	ID       string        `json:"id"` // of the check
+	Title    string        `json:"title"`
+	Writes   []check.Write `json:"writes"`             // none: it is to be done by hand
+	Conflict string        `json:"conflict,omitempty"` // advice that says otherwise
+	Needs    string        `json:"needs,omitempty"`
+	Fix      string        `json:"fix,omitempty"` // commands for people
+}
+
+// plannedFixes returns fixes in the form of --json.
+func plannedFixes(fixes []check.Fix) []plannedFix {
+	list := []plannedFix{}
+	for _, f := range fixes {
+		list = append(list, plannedFix{f.Row.ID, f.Row.Title, append([]check.Write{}, f.Writes...), f.Row.Conflict, string(f.Row.Needs), f.Row.Fix})
+	}
+	return list
 }
 
 // printRest prints what cannot be written now, as commands.

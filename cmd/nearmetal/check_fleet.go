@@ -38,7 +38,7 @@ func (f *checkFlags) runFleet(ctx context.Context, cmd *cobra.Command, p *termin
 		_, err = io.WriteString(cmd.OutOrStdout(), f.fleetText(cmd, c))
 	}
 	if err == nil && c.Failed() {
-		err = exitStatus(exitFailure)
+		err = findings(nil)
 	}
 	return err
 }

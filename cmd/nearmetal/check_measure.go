@@ -38,7 +38,7 @@ func (f *checkFlags) runMeasure(ctx context.Context, cmd *cobra.Command, p *term
 	if *f.json {
 		err = terminal.PrintJSON(cmd.OutOrStdout(), checkMeasured{&r, m})
 		if err == nil && r.Failed() {
-			err = exitStatus(exitFailure)
+			err = findings(nil)
 		}
 		return err
 	}

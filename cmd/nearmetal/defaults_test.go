@@ -73,7 +73,7 @@ func TestDefaultsOfSite(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	os.Chmod(filepath.Join(user, "config.yaml"), 0o666)
-	if code := execute([]string{"spec", "show"}, strings.NewReader(""), &out, &errs); code != 1 || !strings.Contains(errs.String(), "can be written to by others") {
+	if code := execute([]string{"spec", "show"}, strings.NewReader(""), &out, &errs); code != exitFailure || !strings.Contains(errs.String(), "can be written to by others") {
 		t.Errorf("a file that others may write: %d, %s", code, errs.String())
 	}
 }

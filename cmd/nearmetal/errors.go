@@ -20,10 +20,12 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Statuses of nearmetal's own; run and exec give those of the programs that they ran.
+// Statuses of nearmetal's own. Commands that run a program exit with that program's status, which is often 1 or 2. A failure of
+// nearmetal has 125 so that scripts can distinguish the two, as in podman.
 const (
-	exitFailure = 1
-	exitUsage   = 2
+	exitUsage    = 2   // the command line is wrong
+	exitFindings = 3   // the command did its work, and what it checked is not as it should be
+	exitFailure  = 125 // nearmetal itself failed
 )
 
 // ExitError ends nearmetal with a status: that of the program it ran. Err is shown
@@ -49,6 +51,9 @@ func exitStatus(code int) error {
 	}
 	return &ExitError{Code: code}
 }
+
+// findings returns the error of a command whose check found something wrong: status 3. err is shown before, unless it is nil.
+func findings(err error) error { return &ExitError{Code: exitFindings, Err: err} }
 
 // exitSignal returns the error for a program that a signal ended: status 128 + its number, as shells do.
 func exitSignal(s syscall.Signal) error { return &ExitError{Code: 128 + int(s)} }

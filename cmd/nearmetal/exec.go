@@ -22,10 +22,11 @@ func newExecCommand() *cobra.Command {
 		Long: `Runs a command in a VM, or with --all once in every VM, as the caller: the same
 user, working directory, environment and limits. Standard input, output and
 error are the caller's, signals are passed on, and the exit status is the
-command's (128 and the signal's number if a signal ended it, 127 if there is no
-such command). With --all, output lines are prefixed with the VM's name, and the
-highest status counts. Files written outside shares are lost with the cluster,
-and listed at the end (except those below /tmp and similar directories).
+command's: 128 and the signal's number if a signal ended it, 127 if it does not
+exist, 126 if it cannot be run, 125 if nearmetal itself failed. With --all,
+output lines are prefixed with the VM's name, and the highest status counts.
+Files written outside shares are lost with the cluster, and listed at the end
+(except those below /tmp and similar directories).
 
 The first word is a cluster, or a VM of it, if one of that name runs; otherwise
 it is the command. A "--" after the word makes it a cluster, a "--" before it
@@ -42,7 +43,8 @@ it is the command. A "--" after the word makes it a cluster, a "--" before it
 	o := job.ExecOptions{}
 	name := addClusterNameFlag(cmd)
 	cmd.Flags().StringVar(&o.VM, "vm", "", "`VM` to run in (the older form of NAME/VM; default the first)")
-	cmd.Flags().BoolVar(&o.All, "all", false, "run once in every VM")
+	cmd.Flags().BoolVar(&o.All, "all", false, "run once in every VM (default: in one VM, the cluster's first)")
+	cmd.Flags().BoolVar(&o.All, "each", false, "the same as --all")
 	cmd.Flags().BoolVarP(&o.TTY, "tty", "t", false, "run the command in a terminal")
 	cmd.Flags().BoolVarP(&o.NoInput, "no-stdin", "n", false, "no standard input")
 	cmd.Flags().BoolVar(&o.NoPrefix, "no-prefix", false, "with --all, do not prefix output lines with the VM's name")
@@ -53,8 +55,10 @@ it is the command. A "--" after the word makes it a cluster, a "--" before it
 	if err := cmd.RegisterFlagCompletionFunc("vm", completeVMs); err != nil {
 		panic(err)
 	}
-	exclude(cmd, "tty", "all")
-	exclude(cmd, "vm", "all")
+	for _, every := range []string{"all", "each"} {
+		exclude(cmd, "tty", every)
+		exclude(cmd, "vm", every)
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		t, args, err := job.SplitExec(args, cmd.ArgsLenAtDash(), *name != "")
 		switch {

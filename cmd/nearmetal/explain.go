@@ -43,7 +43,7 @@ bytes as they are. The domain itself is left alone until you give that file to
 virsh define, or say --define: then the old XML is kept next to it, in FILE.old.
 See docs/libvirt.md.
 
-The exit status is 1 if a row fails; a warning costs something, or may.`,
+The exit status is 3 if a row fails; a warning costs something, or may.`,
 		Example: `  nearmetal explain vm0
   virsh dumpxml vm0 | nearmetal explain -
   nearmetal explain --problems vm0.xml
@@ -122,7 +122,7 @@ The exit status is 1 if a row fails; a warning costs something, or may.`,
 			}
 		}
 		if err == nil && r.Failed() {
-			err = exitStatus(exitFailure)
+			err = findings(nil)
 		}
 		return err
 	}

@@ -65,6 +65,11 @@ type keyValue struct {
 func (v *keyValue) String() string { return v.text }
 
 func (v *keyValue) Set(text string) error {
+	if spec.FieldAt(v.flag.key).Type.Kind == spec.Bytes {
+		if err := spec.CheckUnit(text); err != nil {
+			return err
+		}
+	}
 	if err := spec.Set(&spec.Cluster{}, v.flag.key, text); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"nearmetal/internal/backend/openstack/hook"
 	"nearmetal/internal/backend/vsphere/esx"
 	"nearmetal/internal/bench/gate"
+	"nearmetal/internal/bench/install"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/explain"
 	"nearmetal/internal/host/check"
@@ -24,6 +25,7 @@ import (
 	"nearmetal/internal/load"
 	"nearmetal/internal/plan"
 	reporting "nearmetal/internal/report"
+	"nearmetal/internal/site"
 	"nearmetal/internal/slurm"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
@@ -52,13 +54,16 @@ var forms = []struct {
 	{"plan --match", reflect.TypeFor[[]matched]()},
 	{"plan --format openstack-json", reflect.TypeFor[openstack.Request]()},
 	{"plan --format vsphere", reflect.TypeFor[esx.Translation]()},
+	{"spec templates", reflect.TypeFor[[]site.Named]()},
 	{"spec show", reflect.TypeFor[spec.Cluster]()},
 	{"check --measure", reflect.TypeFor[checkMeasured]()},
 	{"check --domain", reflect.TypeFor[[]explain.Report]()},
+	{"check --fix --dry-run", reflect.TypeFor[[]plannedFix]()},
 	{"check --fleet", reflect.TypeFor[fleet.Comparison]()},
 	{"device list", reflect.TypeFor[[]*device.Function]()},
 	{"device show", reflect.TypeFor[device.Details]()},
 	{"bench list", reflect.TypeFor[[]listed]()},
+	{"bench install", reflect.TypeFor[[]*install.Plan]()},
 	{"bench compare", reflect.TypeFor[gate.Report]()},
 	{"report", reflect.TypeFor[reporting.View]()},
 	{"slurm gres", reflect.TypeFor[gresOffer]()},

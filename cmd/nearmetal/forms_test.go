@@ -103,6 +103,8 @@ func TestOutputFitsForm(t *testing.T) {
 		{"explain", "explain --json --host " + host + " " + domain},
 		{"plan", "plan --format json"}, {"plan --match", "plan --host " + host + " --vms 2 --format json --match flavors.json"},
 		{"plan --format openstack-json", "plan --host " + host + " --vms 2 --format openstack-json"}, {"spec show", "spec show --json"},
+		{"spec templates", "spec templates --json"}, {"check --fix --dry-run", "check --fix --dry-run --json --for vm-host"},
+		{"bench install", "bench install osu --dry-run --json"},
 		{"device list", "device list --json"}, {"device list", "device list --all --json --root " + host},
 		{"device show", "device show 21:00.0 --json --root " + host},
 		{"bench list", "bench list --json"}, {"bench compare", "bench compare --json " + run + " " + run},

@@ -298,7 +298,7 @@ func TestGenerators(t *testing.T) {
 			}
 		}
 	}
-	// What a status means is said of the command: those of programs by what runs one, a 1 that is no failure by what has one.
+	// The page of a command explains its statuses: those of programs if it runs one, findings if it has any.
 	for name, want := range map[string]string{"run": "the program's", "exec": "the program's", "check": "A check fails", "bench-compare": "B is worse than A", "up": "Success."} {
 		text, err := os.ReadFile(filepath.Join(man, "nearmetal-"+name+".1"))
 		_, status, _ := strings.Cut(string(text), ".SH EXIT STATUS\n")
@@ -310,11 +310,11 @@ func TestGenerators(t *testing.T) {
 	known := map[string]bool{}
 	everyCommand(func(c *cobra.Command) {
 		known[c.CommandPath()] = true
-		if strings.Contains(strings.ReplaceAll(c.Long, "\n", " "), "exit status") && statusOne[c.CommandPath()] == "" && !runsPrograms[c.CommandPath()] {
+		if strings.Contains(strings.ReplaceAll(c.Long, "\n", " "), "exit status") && statusFindings[c.CommandPath()] == "" && !runsPrograms[c.CommandPath()] {
 			t.Errorf("%s: its text speaks of the exit status, its page has no more than all", c.CommandPath())
 		}
 	})
-	for name := range statusOne {
+	for name := range statusFindings {
 		if !known[name] {
 			t.Errorf("no command %q", name)
 		}
@@ -349,7 +349,7 @@ func TestFullOutput(t *testing.T) {
 			continue
 		}
 		status := execute(strings.Fields(words), strings.NewReader(""), full, &stderr)
-		if status != 1 || !strings.Contains(stderr.String(), "/dev/full: no space left on device\n") {
+		if status != exitFailure || !strings.Contains(stderr.String(), "/dev/full: no space left on device\n") {
 			t.Errorf("nearmetal %s: status %d, %q", words, status, stderr.String())
 		}
 		full.Close()
@@ -376,18 +376,18 @@ func TestReport(t *testing.T) {
 	}{
 		{nil, 0, ""},
 		{exitStatus(0), 0, ""},
-		{&runError{failed}, 1, "nearmetal: it failed badly ?[2J\n"},
+		{&runError{failed}, exitFailure, "nearmetal: it failed badly ?[2J\n"},
 		{failed, 2, "nearmetal: it failed badly ?[2J (see nearmetal --help)\n"},
 		{&runError{usagef("a and b")}, 2, "nearmetal: a and b (see nearmetal --help)\n"},
 		{&runError{exitStatus(7)}, 7, ""},
 		{&runError{fmt.Errorf("in vm0: %w", exitStatus(7))}, 7, ""},
 		{&runError{exitSignal(syscall.SIGTERM)}, 143, ""},
 		{&runError{&ExitError{Code: 127, Err: errors.New("no such command")}}, 127, "nearmetal: no such command\n"},
-		{&runError{errorList{errors.New("a"), errors.New("b")}}, 1, "nearmetal: a\nnearmetal: b\n"},
-		{&runError{errors.Join(errors.New("a"), errors.New("b"), errors.New("a"))}, 1, "nearmetal: a\nnearmetal: b\n"},
-		{&runError{fmt.Errorf("x: %w", errors.Join(errors.New("a"), errors.New("b")))}, 1, "nearmetal: x: a b\n"},
+		{&runError{errorList{errors.New("a"), errors.New("b")}}, exitFailure, "nearmetal: a\nnearmetal: b\n"},
+		{&runError{errors.Join(errors.New("a"), errors.New("b"), errors.New("a"))}, exitFailure, "nearmetal: a\nnearmetal: b\n"},
+		{&runError{fmt.Errorf("x: %w", errors.Join(errors.New("a"), errors.New("b")))}, exitFailure, "nearmetal: x: a b\n"},
 		{&runError{&os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}}, 141, ""},
-		{&runError{&os.PathError{Op: "write", Path: "/dev/full", Err: syscall.EPIPE}}, 1, "nearmetal: write /dev/full: broken pipe\n"},
+		{&runError{&os.PathError{Op: "write", Path: "/dev/full", Err: syscall.EPIPE}}, exitFailure, "nearmetal: write /dev/full: broken pipe\n"},
 	} {
 		var stderr bytes.Buffer
 		if status := report(&stderr, ran, test.err); status != test.status || stderr.String() != test.shown {
@@ -410,7 +410,7 @@ func TestPanicIsNotShownRaw(t *testing.T) {
 		t.Setenv("NEARMETAL_DEBUG", debug)
 		var stdout, stderr bytes.Buffer
 		status := execute([]string{"burst"}, nil, &stdout, &stderr)
-		if n := strings.Count(stderr.String(), "\n"); status != 1 || n < lines || debug == "" && n > 1 ||
+		if n := strings.Count(stderr.String(), "\n"); status != exitFailure || n < lines || debug == "" && n > 1 ||
 			!strings.HasPrefix(stderr.String(), "nearmetal: internal error: runtime error: index out of range") {
 			t.Errorf("NEARMETAL_DEBUG=%s: status %d, %s", debug, status, stderr.String())
 		}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -119,8 +120,8 @@ func roff(s string) string {
 	return s
 }
 
-// statusOne is what exit status 1 means besides a failure, by command.
-var statusOne = map[string]string{
+// statusFindings is what exit status 3 means, by command; others do not exit with it.
+var statusFindings = map[string]string{
 	"nearmetal bench compare":                "B is worse than A at a point, or lacks a result that A has.",
 	"nearmetal bench run":                    "A repetition failed.",
 	"nearmetal check":                        "A check fails; a warning does not count.",
@@ -128,7 +129,7 @@ var statusOne = map[string]string{
 	"nearmetal host openstack-region status": "The hook does not run, or a VM did not get its region.",
 	"nearmetal plan":                         "With --match: no flavor fits the plan.",
 	"nearmetal slurm doctor":                 "Something fails; a warning does not count.",
-	"nearmetal spec validate":                "A file has a mistake, or cannot be read.",
+	"nearmetal spec validate":                "A file has a mistake.",
 	"nearmetal verify":                       "Something differs; a note does not count.",
 }
 
@@ -147,14 +148,21 @@ func exitStatuses(c *cobra.Command) string {
 	} else {
 		say("0", "Success.")
 	}
-	if one := statusOne[name]; one != "" {
-		say("1", one+" Or a failure: standard error says in one line what failed, where, and what to do.")
-	} else {
-		say("1", "A failure; standard error says in one line what failed, where, and what to do.")
+	say("2", "Wrong usage: an unknown flag, or an argument that is not valid.")
+	if !c.HasParent() {
+		say("3", "Findings: the command did its work, and what it checked is not as it should be. The page of each command with this "+
+			"status explains it.")
+	} else if found := statusFindings[name]; found != "" {
+		say("3", found)
 	}
-	say("2", "A command line that makes no sense.")
+	failure := exitFailure
+	if name == "nearmetal rsh" {
+		failure = exitShell
+	}
+	say(strconv.Itoa(failure), "nearmetal itself failed: standard error says in one line what failed, where, and what to do.")
 	if program {
-		say("127", "There is no such program.")
+		say("126", "The program cannot be run.")
+		say("127", "The program does not exist.")
 		say("128+N", "Signal N ended the program, or nearmetal before the program ran: 130 after Ctrl-C.")
 	} else {
 		say("128+N", "Signal N ended it: 130 after Ctrl-C, 141 where nobody reads its output any more.")

@@ -22,18 +22,18 @@ func TestMessages(t *testing.T) {
 	}{
 		{[]string{"cp", "vm0:/a", "vm1:/b"}, 2, "cp: exactly one of FROM and TO may be in a VM: copy vm0:/a to this host first"},
 		{[]string{"cp", "a", "b"}, 2, "cp: neither a nor b is in a VM: write one of them as NAME:PATH or NAME/VM:PATH"},
-		{[]string{"explain", "nope.xml"}, 1, "nope.xml: no such file or directory"},
-		{[]string{"topology", "--root", "nope"}, 1, "topology: nope: no such file or directory"},
-		{[]string{"plan", "-f", "nope.yaml"}, 1, "cannot read the cluster file: nope.yaml: no such file or directory"},
-		{[]string{"plan", "-f", "nope"}, 1, "no cluster file or template \"nope\" (nearmetal spec templates)"},
+		{[]string{"explain", "nope.xml"}, exitFailure, "nope.xml: no such file or directory"},
+		{[]string{"topology", "--root", "nope"}, exitFailure, "topology: nope: no such file or directory"},
+		{[]string{"plan", "-f", "nope.yaml"}, exitFailure, "cannot read the cluster file: nope.yaml: no such file or directory"},
+		{[]string{"plan", "-f", "nope"}, exitFailure, "no cluster file or template \"nope\" (nearmetal spec templates)"},
 		{[]string{"run", "--on", "kvm", "--", "x"}, 2, "--on: unknown backend \"kvm\" (have libvirt, openstack, qemu, vsphere); for KVM use --accel kvm"},
 		{[]string{"restart", "demo"}, 2, "restart needs one VM: demo/vm0; for all: down, then up"},
-		{[]string{"traffic", "nope"}, 1, "nope: no such file or directory"},
+		{[]string{"traffic", "nope"}, exitFailure, "nope: no such file or directory"},
 		{[]string{"run", "--", "./nope"}, 127, "./nope: no such program on this host, whose files the VMs have"},
 		{[]string{"report", run, "-o", "out.pdf"}, 2, "-o out.pdf: the page is HTML, so name it FILE.html; a folder that is to be made ends with /"},
-		{[]string{"report", run, "-o", "none/out.html"}, 1, "cannot write none/out.html: no such file or directory"},
-		{[]string{"plan", "--svg", "none/plan.svg"}, 1, "cannot write none/plan.svg: no such file or directory"},
-		{[]string{"topology", "gather", "none/a.tar.gz"}, 1, "cannot write none/a.tar.gz: no such file or directory"},
+		{[]string{"report", run, "-o", "none/out.html"}, exitFailure, "cannot write none/out.html: no such file or directory"},
+		{[]string{"plan", "--svg", "none/plan.svg"}, exitFailure, "cannot write none/plan.svg: no such file or directory"},
+		{[]string{"topology", "gather", "none/a.tar.gz"}, exitFailure, "cannot write none/a.tar.gz: no such file or directory"},
 	} {
 		var stdout, stderr bytes.Buffer
 		status := execute(c.args, strings.NewReader(""), &stdout, &stderr)

@@ -54,7 +54,8 @@ change the flavors.`,
 			if i < 1 {
 				return usagef("--flavor %q: NAME=SIZE", f)
 			}
-			size, err := spec.ParseSize(f[i+1:])
+			var size spec.Size
+			err := size.Set(f[i+1:])
 			if err == nil {
 				err = hook.CheckSize(size)
 			}
@@ -92,7 +93,7 @@ func newRegionStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show whether the hook is there, and the regions of this host",
-		Long:    "Shows whether the hook is installed and whether libvirtd runs it, the regions of\nthis host, and the VMs that have them. The exit status is 1 if the hook does not\nrun, or a VM did not get its region.",
+		Long:    "Shows whether the hook is installed and whether libvirtd runs it, the regions of\nthis host, and the VMs that have them. The exit status is 3 if the hook does not\nrun, or a VM did not get its region.",
 		Example: "  sudo nearmetal host openstack-region status --json",
 		Args:    noArgs,
 	}
@@ -116,12 +117,12 @@ func newRegionStatusCommand() *cobra.Command {
 		for _, r := range s.Regions {
 			for _, m := range r.VMs {
 				if m.Problem != "" {
-					return fmt.Errorf("%s has no region: %s", m.Name, text.Clean(m.Problem))
+					return findings(fmt.Errorf("%s has no region: %s", m.Name, text.Clean(m.Problem)))
 				}
 			}
 		}
 		if !s.Active {
-			return fmt.Errorf("the hook does not run: %s", text.Clean(s.Advice))
+			return findings(fmt.Errorf("the hook does not run: %s", text.Clean(s.Advice)))
 		}
 		return nil
 	}

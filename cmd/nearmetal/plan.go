@@ -47,8 +47,8 @@ know, become on the host of --to, and how far from ideal that is.
 
 --format openstack writes what the plan asks OpenStack for, as commands of its
 client, with what is lost there. --match FLAVORS says which flavors of a cloud
-fit the plan, and what each of the others lacks; it fails where none fits.
---json is --format json.`,
+fit the plan, and what each of the others lacks; the exit status is 3 if none
+fits. --json is --format json.`,
 		Example: `  nearmetal plan -f cluster.yaml --explain
   nearmetal plan --vms 2 --vcpus 22 --host node17.tar.gz -o plan.svg
   nearmetal plan -f cluster.yaml --format yaml >plan.yaml

@@ -82,7 +82,7 @@ func showMatch(w io.Writer, file, format string, all bool, c *spec.Cluster, p *p
 		err = textMatch(w, list, all)
 	}
 	if err == nil && missing != "" {
-		err = fmt.Errorf("no flavor fits %s; nearmetal plan --format openstack shows one that does", missing)
+		err = findings(fmt.Errorf("no flavor fits %s; nearmetal plan --format openstack shows one that does", missing))
 	}
 	return err
 }

@@ -40,10 +40,7 @@ func writeReference(w io.Writer, root *cobra.Command) {
 
 %s
 
-Exit status: 0 for success, 1 for a failure, 2 for a command line that makes no
-sense. A command that runs a program in a VM exits with the program's status, or
-with 128 and the number of the signal that ended it. Errors are one line on
-standard error that begins with "nearmetal:".
+Errors are one line on standard error that begins with "nearmetal:".
 
 Environment: NO_COLOR switches colours off, and so does TERM=dumb, which also
 replaces live progress by plain lines. NEARMETAL_DEBUG=1 shows where an internal

@@ -83,6 +83,12 @@ var groups = []*cobra.Group{
 	{ID: groupSelf, Title: "About nearmetal:"},
 }
 
+// exitHelp is what the help of nearmetal says about exit statuses.
+const exitHelp = `Exit status: 0 for success, 2 for wrong usage, 3 if a command that checks
+something has findings, 125 if nearmetal itself failed. run, exec, shell and rsh
+exit with the program's status (128 + N if signal N ended it), 126 if it cannot
+be run, and 127 if it does not exist.`
+
 // newRootCommand returns the command nearmetal with all others below it.
 func newRootCommand() *cobra.Command {
 	cobra.EnableCommandSorting = false
@@ -94,7 +100,9 @@ their root, and runs MPI programs in them: the same binary with the same MPI,
 natively and in VMs.
 
 Every command names a cluster as NAME and a VM as NAME/VM. Without NAME it is the
-cluster of $NEARMETAL_CLUSTER, or the only one that runs; /VM is a VM of that.`,
+cluster of $NEARMETAL_CLUSTER, or the only one that runs; /VM is a VM of that.
+
+` + exitHelp,
 		Example: `  nearmetal run --vms 2 -- mpirun -n 4 ./solver
   nearmetal run -f cluster.yaml -- hostname`,
 		SilenceErrors:     true,

@@ -7,6 +7,9 @@ import (
 	"nearmetal/internal/launch"
 )
 
+// exitShell is the status of ssh for errors of its own. rsh has it instead of exitFailure, as nearmetal-rsh in a VM does.
+const exitShell = 255
+
 func newRshCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "rsh [OPTION...] VM COMMAND...",
@@ -16,7 +19,8 @@ func newRshCommand() *cobra.Command {
 VM by /bin/sh, as the calling user. MPI launchers use it to start their daemons
 (see nearmetal env); the cluster is $NEARMETAL_CLUSTER, or the only one. The
 daemons and their ranks get the variables of nearmetal env where the launcher
-does not have them: it needs only the remote shell and the hosts.`,
+does not have them: it needs only the remote shell and the hosts. The exit
+status is the command's, or 255 for a failure of nearmetal, as of ssh.`,
 		Example: `  nearmetal rsh vm0 hostname
   mpirun --mca plm_rsh_agent "nearmetal rsh" --host vm0,vm1 ./app # Open MPI 4
   mpirun --prtemca plm_ssh_agent "nearmetal rsh" --host vm0,vm1 ./app  # 5
@@ -32,7 +36,7 @@ does not have them: it needs only the remote shell and the hosts.`,
 			}
 			code, err := job.Rsh(args, streams(cmd))
 			if err != nil {
-				return err
+				return &ExitError{Code: exitShell, Err: err}
 			}
 			return exitStatus(code)
 		},

@@ -14,8 +14,9 @@ func newRunCommand() *cobra.Command {
 		Use:     "run [flags] -- COMMAND [ARG...]",
 		GroupID: groupRun,
 		Short:   "Boot VMs, run a command in them, and tear them down",
-		Long: `Boots a cluster of VMs, runs COMMAND, and removes the cluster; the exit status
-is the command's. Where COMMAND runs:
+		Long: `Boots a cluster of VMs, runs COMMAND, and removes the cluster. The exit status
+is the command's: 127 if it does not exist, 126 if it cannot be run, 125 if
+nearmetal itself failed. Where COMMAND runs:
 
   an MPI launcher (mpirun, mpiexec, mpiexec.hydra, orterun, prterun), or a
   script that calls one: once, on this host; its ranks land in the VMs
@@ -49,10 +50,13 @@ similar directories).`,
 	noPrefix := cmd.Flags().Bool("no-prefix", false, "do not prefix output lines with the VM's name")
 	noInput := cmd.Flags().Bool("no-stdin", false, "no standard input for COMMAND")
 	onHost := cmd.Flags().Bool("host", false, "run COMMAND once, on this host; the ranks of MPI launchers that it calls land in the VMs")
-	each := cmd.Flags().Bool("each", false, "run COMMAND once in every VM, launcher or not")
+	var each bool
+	cmd.Flags().BoolVar(&each, "each", false, "run COMMAND once in every VM (default: MPI launchers once on this host, others once in every VM)")
+	cmd.Flags().BoolVar(&each, "all", false, "the same as --each")
 	counts := cmd.Flags().Bool("traffic", false, "show at the end what the ranks sent to each other")
 	countsDir := cmd.Flags().String("traffic-dir", "", "keep that in `DIR`, which is created, for nearmetal traffic")
 	exclude(cmd, "host", "each")
+	exclude(cmd, "host", "all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := progress(cmd)
 		defer p.Close()
@@ -64,7 +68,7 @@ similar directories).`,
 		switch {
 		case *onHost:
 			where = job.OnHost
-		case *each:
+		case each:
 			where = job.Each
 		}
 		var counted *job.Traffic

@@ -13,7 +13,8 @@ func newShellCommand() *cobra.Command {
 		Short:   "Open a shell in a VM, or on the host with the VMs behind mpirun",
 		Long: `Opens a login shell in a VM, with a terminal of its own. With --host the shell
 runs on this host, and any mpirun or mpiexec started in it puts its ranks into
-the VMs (see nearmetal env).`,
+the VMs (see nearmetal env). The exit status is the shell's, or 125 if nearmetal
+itself failed.`,
 		Example: `  nearmetal shell
   nearmetal shell demo/vm1
   nearmetal shell --host`,

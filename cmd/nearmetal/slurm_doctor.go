@@ -18,7 +18,7 @@ func newSlurmDoctorCommand() *cobra.Command {
 		Short: "Say what Slurm lacks for srun --vm, with the lines to add",
 		Long: `Reads slurm.conf, plugstack.conf, gres.conf, cgroup.conf and mpi.conf, looks at
 this host, and says what keeps srun --vm from working or from being safe, with
-the lines to add. It changes nothing. The exit status is 1 if something fails.
+the lines to add. It changes nothing. The exit status is 3 if something fails.
 
 With --root it looks at that host, and at nothing of this one. A captured tree
 without the host's configuration, an archive and a description need --conf: the
@@ -45,14 +45,14 @@ other files are beside that one. What they do not show of the host is unknown.`,
 		if site.Node != "" {
 			gres.Node = site.Node
 		}
-		findings := site.Doctor()
+		found := site.Doctor()
 		if *asJSON {
-			err = terminal.PrintJSON(cmd.OutOrStdout(), findings)
+			err = terminal.PrintJSON(cmd.OutOrStdout(), found)
 		} else {
-			err = printFindings(cmd.OutOrStdout(), findings)
+			err = printFindings(cmd.OutOrStdout(), found)
 		}
-		if err == nil && slurm.Count(findings, slurm.StatusFail) > 0 {
-			return exitStatus(exitFailure)
+		if err == nil && slurm.Count(found, slurm.StatusFail) > 0 {
+			return findings(nil)
 		}
 		return err
 	}

@@ -14,7 +14,8 @@ import (
 	"nearmetal/internal/text"
 )
 
-// exitHostFault is the status of slurm-boot where the host is at fault: slurm/boot.c drains it then.
+// exitHostFault is the status of slurm-boot where the host is at fault: slurm/boot.c drains it then. It has the number of
+// exitFindings, and keeps it because nearmetal and the plugin can be of two versions while packages are upgraded.
 const exitHostFault = 3
 
 // warningMark starts a line of slurm-boot that slurm/step.c shows to the user.

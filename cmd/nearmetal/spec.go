@@ -28,8 +28,7 @@ func newSpecValidateCommand() *cobra.Command {
 		Use:   "validate FILE...",
 		Short: "Check cluster files",
 		Long: `Checks cluster files (- is standard input) and shows every mistake with its line
-and column. The exit status is 0 if all files are right, 1 if one is not, or
-cannot be read.`,
+and column. The exit status is 3 if a file has a mistake.`,
 		Example: "  nearmetal spec validate cluster.yaml\n  nearmetal spec validate clusters/*.yaml",
 		Args:    atLeastOne("FILE"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -37,17 +36,24 @@ cannot be read.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var failed errorList
+			unread := false
 			for _, path := range args {
-				if _, _, err := loadCluster(cmd, path); err != nil {
-					failed = append(failed, err)
+				c, _, err := loadCluster(cmd, path)
+				if err == nil {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", text.Clean(path))
 					continue
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", text.Clean(path))
+				failed = append(failed, err)
+				// A cluster comes with an error if only its backend is unknown.
+				unread = unread || c == nil && !errors.As(err, new(*spec.Problems))
 			}
-			if failed != nil {
+			switch {
+			case failed == nil:
+				return nil
+			case unread:
 				return failed
 			}
-			return nil
+			return findings(failed)
 		},
 	}
 }
@@ -95,21 +101,27 @@ file and flags: a cluster file with every key that has a value.`,
 }
 
 func newSpecTemplatesCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "templates",
+	cmd := &cobra.Command{
+		Use:   "templates [--json]",
 		Short: "List the cluster files that have names",
 		Long: `Lists the cluster files of this site and of yours that -f takes by name: those
 in /etc/nearmetal/templates and in ~/.config/nearmetal/templates.`,
 		Example: "  nearmetal spec templates\n  nearmetal run -f small -- mpirun ./app",
 		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			t := terminal.NewTable("name", "file")
-			for _, n := range site.Templates() {
-				t.Row(n.Name, n.Path)
-			}
-			return t.Print(cmd.OutOrStdout())
-		},
 	}
+	asJSON := addJSONFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		list := site.Templates()
+		if *asJSON {
+			return terminal.PrintJSON(cmd.OutOrStdout(), list)
+		}
+		t := terminal.NewTable("name", "file")
+		for _, n := range list {
+			t.Row(n.Name, n.Path)
+		}
+		return t.Print(cmd.OutOrStdout())
+	}
+	return cmd
 }
 
 // errorList is several errors, each with lines of its own.

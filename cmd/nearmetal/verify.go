@@ -34,7 +34,7 @@ memory, stolen time, clock, cards and the region. FILE is what openstack flavor
 show NAME -f json prints. Of several flavors the VM's own is taken, which its
 metadata names (docs/openstack.md).
 
-The exit status is 1 if anything differs. A note is no difference: it says what
+The exit status is 3 if anything differs. A note is no difference: it says what
 could not be read, or what this QEMU cannot show.`,
 		Example: `  nearmetal verify
   nearmetal verify demo
@@ -112,7 +112,7 @@ func showVerified(cmd *cobra.Command, r *verify.Report, asJSON bool, as string) 
 		err = printReport(cmd, r)
 	}
 	if n := r.Count(verify.Differs); n > 0 && err == nil {
-		err = fmt.Errorf("%s is not %s: %d of %d points differ", r.Cluster, as, n, len(r.Rows))
+		err = findings(fmt.Errorf("%s is not %s: %d of %d points differ", r.Cluster, as, n, len(r.Rows)))
 	}
 	return err
 }

@@ -118,8 +118,11 @@ func Template(name string) (*os.File, error) {
 	return nil, fs.ErrNotExist
 }
 
-// Named is a template: its name and its file.
-type Named struct{ Name, Path string }
+// Named is a template.
+type Named struct {
+	Name string `json:"name"`
+	Path string `json:"path"` // of its file, absolute
+}
 
 // Templates returns the existing templates, by name. Of two with the same name the user's counts.
 func Templates() []Named {

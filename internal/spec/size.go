@@ -1,6 +1,8 @@
 package spec
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
@@ -11,8 +13,8 @@ import (
 )
 
 // Size is a number of bytes. In a file or a flag it is a whole number with a unit of 1024 (512MiB, 2GiB; 512M and 2GB
-// are the same, as in Slurm and QEMU), or without one for bytes. It is a flag value (pflag.Value) and marshals itself
-// as text, also in JSON.
+// are the same, as in Slurm and QEMU). In a file it can lack the unit, for bytes. It is a flag value (pflag.Value) and
+// marshals itself as text, also in JSON.
 type Size uint64
 
 // The units of a Size.
@@ -63,6 +65,22 @@ func noUnit(s string) string {
 	return fmt.Sprintf("%s has no unit: write %dMiB", s, n)
 }
 
+// CheckUnit returns an error for a size on the command line that is a number without a unit, unless it is 0. A file may have
+// a number of bytes; on the command line a bare number is mostly meant as MiB, as in QEMU and Slurm.
+func CheckUnit(s string) error {
+	if message := noUnit(s); message != "" {
+		return errors.New(message)
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || n == 0 {
+		return nil
+	}
+	if size := Size(n).String(); size != s {
+		return fmt.Errorf("%s has no unit: write %s", s, size)
+	}
+	return fmt.Errorf("%s has no unit: write it with KiB, MiB, GiB or TiB", s)
+}
+
 // sizeError returns an error that s is not a size, with the probably intended text.
 func sizeError(s string) error {
 	const plain = "a number with KiB, MiB, GiB or TiB, such as 2GiB"
@@ -108,13 +126,12 @@ func (s Size) String() string {
 	return strconv.FormatUint(uint64(s), 10)
 }
 
-// Set parses a flag's value.
+// Set parses a flag's value as ParseSize does. It needs a unit unless it is 0.
 func (s *Size) Set(text string) error {
-	n, err := ParseSize(text)
-	if err == nil {
-		*s = n
+	if err := CheckUnit(text); err != nil {
+		return err
 	}
-	return err
+	return s.UnmarshalText([]byte(text))
 }
 
 // Type names the kind of value in a flag's help.
@@ -124,9 +141,15 @@ func (s *Size) Type() string { return "SIZE" }
 func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText parses the same texts as ParseSize.
-func (s *Size) UnmarshalText(text []byte) error { return s.Set(string(text)) }
+func (s *Size) UnmarshalText(text []byte) error {
+	n, err := ParseSize(string(text))
+	if err == nil {
+		*s = n
+	}
+	return err
+}
 
 // UnmarshalJSON parses a string as ParseSize does, or a number of bytes.
 func (s *Size) UnmarshalJSON(data []byte) error {
-	return s.Set(strings.Trim(string(data), `"`))
+	return s.UnmarshalText(bytes.Trim(data, `"`))
 }

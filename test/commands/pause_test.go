@@ -42,9 +42,9 @@ func TestPause(t *testing.T) {
 	do(0, "", "pause") // again: the only cluster
 	do(0, "paused", "ps")
 	const refused = "cluster still is paused: nearmetal resume still"
-	do(1, refused, "exec", "still", "--", "true")
-	do(1, refused, "cp", "still/vm0:/etc/hostname", t.TempDir())
-	do(1, refused, "verify")
+	do(125, refused, "exec", "still", "--", "true")
+	do(125, refused, "cp", "still/vm0:/etc/hostname", t.TempDir())
+	do(125, refused, "verify")
 	do(2, "is about a whole cluster", "pause", "still/vm0")
 	do(0, "", "resume", "still")
 	all(false)

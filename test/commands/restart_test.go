@@ -44,10 +44,10 @@ func TestRestart(t *testing.T) {
 	await(t, func() bool { return c.Record().VMs[1].State == state.Dead })
 	// Every command says the same of it: ps, exec, cp, and the remote shell of an MPI launcher.
 	for _, args := range [][]string{{"exec", "again/vm1", "--", "true"}, {"cp", "again/vm1:/etc/hostname", t.TempDir()}} {
-		do(1, "vm1 ended", args...)
+		do(125, "vm1 ended", args...)
 	}
 	t.Setenv("NEARMETAL_CLUSTER", "again")
-	do(1, "vm1 ended", "rsh", "vm1", "true")
+	do(255, "vm1 ended", "rsh", "vm1", "true")
 	do(0, "hello", "rsh", "vm0", "echo", "hello")
 	t.Setenv("NEARMETAL_CLUSTER", "")
 	if out, _, _ := answer(t, "ps"); !strings.Contains(out, "degraded") || !strings.Contains(out, "1 of 2") {
@@ -60,11 +60,11 @@ func TestRestart(t *testing.T) {
 		t.Errorf("%+v", r.VMs)
 	}
 	do(0, "", "pause", "again")
-	do(1, "cluster again is paused", "restart", "again/vm0")
+	do(125, "cluster again is paused", "restart", "again/vm0")
 	do(0, "", "resume", "again")
 
-	do(1, "belongs to the command that started it", "restart", "run/vm0")
-	do(1, `has no VM "vm7"`, "restart", "again/vm7")
+	do(125, "belongs to the command that started it", "restart", "run/vm0")
+	do(125, `has no VM "vm7"`, "restart", "again/vm7")
 	do(2, "restart needs one VM: again/vm0; for all: down, then up", "restart", "again")
 
 	// Both are started again and again, more often than anybody asks for lost VMs.
@@ -79,7 +79,7 @@ func TestRestart(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("the cluster does not notice that all its VMs have ended")
 	}
-	do(1, "no VM of the cluster runs any more", "restart", "again/vm0")
+	do(125, "no VM of the cluster runs any more", "restart", "again/vm0")
 	dir, err := state.Base()
 	if err != nil {
 		t.Fatal(err)

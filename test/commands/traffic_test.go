@@ -38,7 +38,7 @@ func TestTraffic(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "vm2"), []byte("nearmetal-traffic 1\nself 1 7 vm2\nto a b c\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, errs, code := answer(t, "traffic", dir); code != 1 || !strings.Contains(errs, "vm2: counts of messages: line 3: expected: to ADDRESS") {
+	if _, errs, code := answer(t, "traffic", dir); code != 125 || !strings.Contains(errs, "vm2: counts of messages: line 3: expected: to ADDRESS") {
 		t.Errorf("%d, %q", code, errs)
 	}
 }

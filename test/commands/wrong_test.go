@@ -200,14 +200,14 @@ func (s *stranger) try(t *testing.T, wrong string, free bool, args []string) {
 		}
 		return
 	}
-	if code == 1 && stdout.Len() > 0 && errs == "" {
-		return // a verdict, not an error: slurm doctor, check
+	if code == 3 && stdout.Len() > 0 && errs == "" {
+		return // findings, not an error: slurm doctor, check
 	}
 	runs := slices.Contains([]string{"run", "exec", "rsh"}, args[0])
 	switch {
 	case ctx.Err() != nil:
 		bad("did not end")
-	case code != 1 && code != 2 && !(code == 127 && runs):
+	case code != 2 && code != 3 && code != 125 && !(runs && (code == 127 || code == 255)):
 		bad("status")
 	case wrong == "" && code != 2 && !free:
 		bad("an empty word is no wrong usage")

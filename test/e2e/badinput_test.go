@@ -40,7 +40,7 @@ func TestCannotStart(t *testing.T) {
 				if verb == "run" {
 					args = append(args, "--", "true")
 				}
-				oneLine(t, nm(t, args...).want(t, 1, e.says...))
+				oneLine(t, nm(t, args...).want(t, 125, e.says...))
 			}
 		})
 	}
@@ -69,7 +69,7 @@ func TestHostLacks(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			cmd := within(t, "-m", e.prepare, boot...)
 			cmd.Env = append(cmd.Environ(), "TMPDIR="+t.TempDir())
-			oneLine(t, finish(t, cmd, "").want(t, 1, e.says...))
+			oneLine(t, finish(t, cmd, "").want(t, 125, e.says...))
 		})
 	}
 }
@@ -98,7 +98,7 @@ func TestShareOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := a.command(t, append([]string{"run", "--share", dir, "true"}, a.kernel(t)...)...)
-	oneLine(t, finish(t, cmd, "").want(t, 1, "share "+dir, "write"))
+	oneLine(t, finish(t, cmd, "").want(t, 125, "share "+dir, "write"))
 	cmd = a.command(t, append(append([]string{"run"}, a.kernel(t)...), "true")...)
 	cmd.Dir = dir
 	if r := finish(t, cmd, "").want(t, 0); !strings.Contains(r.err, "you may not write in "+dir) || !strings.Contains(r.err, "--share .:ro leaves this line out") {
@@ -115,11 +115,11 @@ func TestCorruptedCache(t *testing.T) {
 		return finish(t, cmd, "")
 	}
 	// What there is no room for is refused before a kernel is prepared.
-	boot("--memory", "60TiB", "--", "true").want(t, 1)
+	boot("--memory", "60TiB", "--", "true").want(t, 125)
 	if made, _ := filepath.Glob(filepath.Join(cache, "nearmetal", "*initramfs*")); len(made) > 0 {
 		t.Errorf("prepared for nothing: %q", made)
 	}
-	boot("--boot-timeout", "1ms", "--", "true").want(t, 1) // fills the cache, and ends before a VM is ready
+	boot("--boot-timeout", "1ms", "--", "true").want(t, 125) // fills the cache, and ends before a VM is ready
 	damaged := 0
 	err := filepath.Walk(cache, func(path string, fi os.FileInfo, err error) error {
 		if err != nil || !fi.Mode().IsRegular() {
@@ -141,7 +141,7 @@ func TestCorruptedCache(t *testing.T) {
 	if !strings.Contains(r.err, "corrupted") {
 		t.Errorf("not said: %q", r.err)
 	}
-	if r := boot("--boot-timeout", "1ms", "--", "true").want(t, 1); strings.Contains(r.err, "corrupted") {
+	if r := boot("--boot-timeout", "1ms", "--", "true").want(t, 125); strings.Contains(r.err, "corrupted") {
 		t.Errorf("said again: %q", r.err)
 	}
 }
@@ -161,7 +161,7 @@ func TestOwnerKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the end of QEMU", func() bool { return syscall.Kill(rec.VMs[0].PID, 0) != nil })
-	nm(t, "exec", "-c", c, "true").want(t, 1, `no cluster "`+c+`" runs`)
+	nm(t, "exec", "-c", c, "true").want(t, 125, `no cluster "`+c+`" runs`)
 	r = nm(t, "ps").want(t, 0, "removed what cluster "+c+" left when its owner was killed")
 	if strings.Contains(r.out, c) {
 		t.Errorf("still listed: %s", r.out)
@@ -179,22 +179,22 @@ func TestNotThere(t *testing.T) {
 		says   string
 		args   []string
 	}{
-		{1, `no cluster "nope" runs`, []string{"exec", "-c", "nope", "true"}},
-		{1, `no cluster "nope" runs`, []string{"shell", "nope"}},
-		{1, `no cluster "nope" runs`, []string{"logs", "nope"}},
-		{1, `no cluster "nope" runs`, []string{"hostfile", "nope"}},
-		{1, `no cluster "nope" runs`, []string{"env", "nope"}},
-		{1, `no cluster "nope" runs`, []string{"down", "nope"}},
-		{1, `no cluster "nope" runs`, []string{"cp", "-c", "nope", "/etc/passwd", "vm0:/tmp/"}},
-		{1, `has no VM "vm9": it has vm0, vm1`, []string{"exec", "-c", c, "--vm", "vm9", "true"}},
-		{1, `has no VM "vm9": it has vm0, vm1`, []string{"shell", c, "--vm", "vm9"}},
-		{1, `has no VM "vm9": it has vm0, vm1`, []string{"logs", c, "--vm", "vm9"}},
-		{1, `has no VM "vm9": it has vm0, vm1`, []string{"cp", "-c", c, "vm9:/etc/passwd", "."}},
-		{1, "nowhere: no such file", []string{"cp", "-c", c, "nowhere", "vm0:/tmp/"}},
-		{1, "must be absolute", []string{"cp", "-c", c, "/etc/passwd", "vm0:tmp"}},
-		{1, "not a terminal", []string{"exec", "-c", c, "-t", "true"}},
+		{125, `no cluster "nope" runs`, []string{"exec", "-c", "nope", "true"}},
+		{125, `no cluster "nope" runs`, []string{"shell", "nope"}},
+		{125, `no cluster "nope" runs`, []string{"logs", "nope"}},
+		{125, `no cluster "nope" runs`, []string{"hostfile", "nope"}},
+		{125, `no cluster "nope" runs`, []string{"env", "nope"}},
+		{125, `no cluster "nope" runs`, []string{"down", "nope"}},
+		{125, `no cluster "nope" runs`, []string{"cp", "-c", "nope", "/etc/passwd", "vm0:/tmp/"}},
+		{125, `has no VM "vm9": it has vm0, vm1`, []string{"exec", "-c", c, "--vm", "vm9", "true"}},
+		{125, `has no VM "vm9": it has vm0, vm1`, []string{"shell", c, "--vm", "vm9"}},
+		{125, `has no VM "vm9": it has vm0, vm1`, []string{"logs", c, "--vm", "vm9"}},
+		{125, `has no VM "vm9": it has vm0, vm1`, []string{"cp", "-c", c, "vm9:/etc/passwd", "."}},
+		{125, "nowhere: no such file", []string{"cp", "-c", c, "nowhere", "vm0:/tmp/"}},
+		{125, "must be absolute", []string{"cp", "-c", c, "/etc/passwd", "vm0:tmp"}},
+		{125, "not a terminal", []string{"exec", "-c", c, "-t", "true"}},
 		{2, "is not a cluster's name", []string{"up", "--name", "a/b"}},
-		{1, "is not a cluster's name", []string{"down", "a b"}},
+		{125, "is not a cluster's name", []string{"down", "a b"}},
 		{2, "a/b is a VM, and down is about a whole cluster", []string{"down", "a/b"}},
 		{2, "no host", []string{"rsh"}},
 	} {

@@ -12,7 +12,7 @@ import (
 func TestCheckVM(t *testing.T) {
 	name := up(t, "--vms", "1", "--vcpus", "1", "--accel", "tcg", "--no-share")
 	// An emulated VM fails vm.accel, and so the check.
-	out := nm(t, "check", "-c", name, "--vm", "vm0", "--json").want(t, 1).out
+	out := nm(t, "check", "-c", name, "--vm", "vm0", "--json").want(t, 3).out
 	var r check.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
@@ -36,5 +36,5 @@ func TestCheckVM(t *testing.T) {
 		t.Error("what only the host knows is missing")
 	}
 	nm(t, "exec", "-c", name, "--", "ls", "/run/nearmetal-check").want(t, 2)
-	nm(t, "check", "-c", name, "--vm", "nobody").want(t, 1, "nobody")
+	nm(t, "check", "-c", name, "--vm", "nobody").want(t, 125, "nobody")
 }

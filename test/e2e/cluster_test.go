@@ -136,9 +136,9 @@ func TestVersion(t *testing.T) {
 // one, and all.
 func TestTwoClusters(t *testing.T) {
 	ownRuntime(t)
-	nm(t, "down").want(t, 1, "no cluster runs: start one with nearmetal up")
+	nm(t, "down").want(t, 125, "no cluster runs: start one with nearmetal up")
 	nm(t, "down", "--all").want(t, 0)
-	nm(t, "exec", "true").want(t, 1, "no cluster runs")
+	nm(t, "exec", "true").want(t, 125, "no cluster runs")
 	type ended struct {
 		name string
 		r    result
@@ -156,8 +156,8 @@ func TestTwoClusters(t *testing.T) {
 		u.r.want(t, 0, u.name+"\n")
 	}
 	t.Cleanup(func() { nm(t, "down", "--all") })
-	nm(t, "exec", "hostname").want(t, 1, "2 clusters run (")
-	nm(t, "down").want(t, 1, "2 clusters run")
+	nm(t, "exec", "hostname").want(t, 125, "2 clusters run (")
+	nm(t, "down").want(t, 125, "2 clusters run")
 	nm(t, "down", "one", "--all").want(t, 2)
 
 	cmd := command(t, "exec", "hostname")
@@ -184,7 +184,7 @@ func TestTwoClusters(t *testing.T) {
 	if r := nm(t, "ps").want(t, 0); strings.Contains(r.out, "\none ") || !strings.Contains(r.out, "\ntwo ") {
 		t.Errorf("%q", r.out)
 	}
-	nm(t, "down", "one").want(t, 1, `no cluster "one" runs`)
+	nm(t, "down", "one").want(t, 125, `no cluster "one" runs`)
 	nm(t, "down", "--all").want(t, 0)
 	if r := nm(t, "ps").want(t, 0); strings.Contains(r.out, "\ntwo ") {
 		t.Errorf("%q", r.out)

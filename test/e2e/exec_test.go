@@ -105,7 +105,7 @@ func TestCopy(t *testing.T) {
 	if out, err := exec.Command("cmp", "/etc/passwd", back.Dir+"/back").CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
-	nm(t, "cp", "-c", c, "vm1:/nonexistent", "x").want(t, 1, "/nonexistent")
+	nm(t, "cp", "-c", c, "vm1:/nonexistent", "x").want(t, 125, "/nonexistent")
 	nm(t, "cp", "-c", c, "a", "b").want(t, 2)
 }
 
@@ -132,6 +132,6 @@ func TestCopyDirectory(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "d/fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	oneLine(t, nm(t, "cp", "-c", c, filepath.Join(dir, "d"), "vm1:/tmp/fifo").want(t, 1, "d/fifo"))
+	oneLine(t, nm(t, "cp", "-c", c, filepath.Join(dir, "d"), "vm1:/tmp/fifo").want(t, 125, "d/fifo"))
 	nm(t, "exec", "-c", c, "--vm", "vm1", "--", "test", "-e", "/tmp/fifo").want(t, 1)
 }

@@ -97,7 +97,7 @@ func TestFaultHostileInit(t *testing.T) {
 				case <-time.After(10 * time.Millisecond):
 				}
 			}
-			v.wantStatus(1, f.why)
+			v.wantStatus(125, f.why)
 			t.Logf("peak %d KiB, %d KiB before", most, before)
 			if most-before > growth {
 				t.Errorf("it grew from %d to %d KiB", before, most)
@@ -123,8 +123,8 @@ func TestFaultHostileRoot(t *testing.T) {
 		return p.start("exec", "-c", "x", "--vm", vm, "--as-root", "--", program, mode)
 	}
 	con := attack("vm1", "console")
-	attack("vm3", "frozen").wantStatus(1, "vm3: the channel failed: the other side sent ")
-	if code := attack("vm2", "flood").wait(); code != 0 && code != 1 {
+	attack("vm3", "frozen").wantStatus(125, "vm3: the channel failed: the other side sent ")
+	if code := attack("vm2", "flood").wait(); code != 0 && code != 125 {
 		t.Errorf("flood: status %d", code)
 	}
 	p.isDead("x", "vm3")

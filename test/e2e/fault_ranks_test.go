@@ -51,7 +51,7 @@ func TestFaultRanksOfVM(t *testing.T) {
 	}
 	t.Logf("the living had seen all after %v", time.Since(begin))
 	for _, v := range ranks[3:] {
-		v.wantStatus(1, "vm2")
+		v.wantStatus(125, "vm2")
 	}
 	finish(t, p.command("down", "x"), "").want(t, 0)
 	p.nothing()

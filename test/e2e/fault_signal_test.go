@@ -107,14 +107,14 @@ func TestFaultUp(t *testing.T) {
 		v := start(t)
 		r := v.reach("x", "booting")
 		unix.Kill(r.Owner, unix.SIGTERM)
-		v.wantStatus(1, "the supervisor was asked to end")
+		v.wantStatus(125, "the supervisor was asked to end")
 		v.nothing()
 	})
 	t.Run("supervisor killed while booting", func(t *testing.T) {
 		v := start(t)
 		r := v.reach("x", "booting")
 		unix.Kill(r.Owner, unix.SIGKILL)
-		v.wantStatus(1, "the supervisor ended before the cluster was ready")
+		v.wantStatus(125, "the supervisor ended before the cluster was ready")
 		v.swept("x")
 	})
 	t.Run("supervisor killed when ready", func(t *testing.T) {
@@ -123,8 +123,8 @@ func TestFaultUp(t *testing.T) {
 		r := v.record("x")
 		e := v.exec("x", "vm1")
 		unix.Kill(r.Owner, unix.SIGKILL)
-		e.wantStatus(1, "cluster x")
-		if r := finish(t, v.command("exec", "-c", "x", "true"), ""); r.code != 1 || !strings.Contains(r.err, `no cluster "x" runs`) {
+		e.wantStatus(125, "cluster x")
+		if r := finish(t, v.command("exec", "-c", "x", "true"), ""); r.code != 125 || !strings.Contains(r.err, `no cluster "x" runs`) {
 			t.Errorf("exec after that: %+v", r)
 		}
 		v.swept("x")
@@ -138,7 +138,7 @@ func TestFaultUp(t *testing.T) {
 		r := v.record("x")
 		e := v.exec("x", "vm1")
 		unix.Kill(r.Owner, unix.SIGTERM)
-		e.wantStatus(1)
+		e.wantStatus(125)
 		v.nothing()
 	})
 }

@@ -56,9 +56,9 @@ func TestFaultQEMU(t *testing.T) {
 			case f.phase == "ending":
 				v.wantStatus(0) // the command had its say
 			case f.all:
-				v.wantStatus(1, "ended", "QEMU was killed (signal 9)")
+				v.wantStatus(125, "ended", "QEMU was killed (signal 9)")
 			default:
-				v.wantStatus(1, "vm1 ended", "QEMU was killed (signal 9)")
+				v.wantStatus(125, "vm1 ended", "QEMU was killed (signal 9)")
 			}
 			p.nothing()
 		})
@@ -90,7 +90,7 @@ func TestFaultQEMU(t *testing.T) {
 			return false
 		})
 		unix.Kill(first, unix.SIGKILL)
-		v.wantStatus(1, "ended", "QEMU was killed (signal 9)")
+		v.wantStatus(125, "ended", "QEMU was killed (signal 9)")
 		p.nothing()
 	})
 }
@@ -116,15 +116,15 @@ func TestFaultVM(t *testing.T) {
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			e := p.exec("x", f.vm)
-			p.start("exec", "-c", "x", "--vm", f.vm, "--as-root", "--", "sh", "-c", f.command).wantStatus(1)
-			e.wantStatus(1, f.why, f.console, "its console's last lines:\nnearmetal:   ")
+			p.start("exec", "-c", "x", "--vm", f.vm, "--as-root", "--", "sh", "-c", f.command).wantStatus(125)
+			e.wantStatus(125, f.why, f.console, "its console's last lines:\nnearmetal:   ")
 			p.isDead("x", f.vm)
 		})
 	}
 	t.Run("QEMU", func(t *testing.T) {
 		e := p.exec("x", "vm1")
 		unix.Kill(r.VMs[1].PID, unix.SIGKILL)
-		e.wantStatus(1, "vm1")
+		e.wantStatus(125, "vm1")
 		p.isDead("x", "vm1")
 	})
 	t.Run("the last one", func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestFaultVM(t *testing.T) {
 		// The agent powers its VM off when it is asked to end; with no VM left the
 		// supervisor ends the cluster.
 		p.start("exec", "-c", "x", "--as-root", "--", "sh", "-c", "kill -TERM 1; exec sleep 12345").wait()
-		e.wantStatus(1, "vm0")
+		e.wantStatus(125, "vm0")
 		until(t, "the end of the cluster", func() bool { return p.left() == nil })
 		p.nothing()
 	})
@@ -151,7 +151,7 @@ func (p *place) isDead(name, vm string) {
 		return false
 	})
 	r := finish(p.t, p.command("exec", "-c", name, "--vm", vm, "true"), "")
-	if r.code != 1 || !strings.HasPrefix(r.err, "nearmetal: "+vm+" ended") || strings.Count(r.err, vm+" ended") != 1 ||
+	if r.code != 125 || !strings.HasPrefix(r.err, "nearmetal: "+vm+" ended") || strings.Count(r.err, vm+" ended") != 1 ||
 		!strings.Contains(r.err, "nearmetal logs "+name+"/"+vm) || strings.Count(r.err, "\n") != 1 {
 		p.t.Errorf("exec in it: %+v", r)
 	}
@@ -205,7 +205,7 @@ func TestFaultLauncher(t *testing.T) {
 	t.Run("a VM killed", func(t *testing.T) {
 		v := start(t)
 		unix.Kill(v.record("x").VMs[1].PID, unix.SIGKILL)
-		v.wantStatus(1, "vm1 ended", "QEMU was killed (signal 9)")
+		v.wantStatus(125, "vm1 ended", "QEMU was killed (signal 9)")
 		v.nothing()
 	})
 	t.Run("remote shell killed", func(t *testing.T) {

@@ -209,7 +209,7 @@ func TestHostsSilent(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	cmd.Wait()
-	if c := cmd.ProcessState.ExitCode(); c != 1 {
+	if c := cmd.ProcessState.ExitCode(); c != 125 {
 		t.Errorf("exit status %d", c)
 	}
 	oneLine(t, result{err: said.String()})

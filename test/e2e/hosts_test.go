@@ -319,7 +319,7 @@ func TestHosts(t *testing.T) {
 
 	// Another MPI on one of the hosts is said before any rank starts.
 	b.write("mpirun.mixed", 0o755, "#!/bin/sh\ncase $(hostname) in vm0) exec mpirun.openmpi \"$@\";; esac\necho 'mpirun (Open MPI) 5.0.99'\n")
-	oneLine(t, b.nm("exec", "two", "--", b.path("mpirun.mixed"), "-n", "2", "true").want(t, 1, " on host alpha and Open MPI 5.0.99 on host beta: "))
+	oneLine(t, b.nm("exec", "two", "--", b.path("mpirun.mixed"), "-n", "2", "true").want(t, 125, " on host alpha and Open MPI 5.0.99 on host beta: "))
 
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("there and back"), 0o600); err != nil {
@@ -337,7 +337,7 @@ func TestHosts(t *testing.T) {
 	b.resets("two")
 	b.nm("verify", "two").want(t, 0, "vm0: as planned", "vm1: as planned", "2 VMs: as planned")
 	b.nm("pause", "two").want(t, 0)
-	oneLine(t, b.nm("exec", "two", "--", "true").want(t, 1, "paused"))
+	oneLine(t, b.nm("exec", "two", "--", "true").want(t, 125, "paused"))
 	b.nm("resume", "two").want(t, 0)
 	b.nm("exec", "two/vm1", "--", "hostname").want(t, 0, "vm1")
 
@@ -452,10 +452,10 @@ func TestHostsRefused(t *testing.T) {
 		words []string
 	}{
 		// ssh names the host or, where the route is lost a moment later, calls it UNKNOWN.
-		{"alpha,nowhere", 1, []string{"host nowhere: ", ": No route to host"}},
+		{"alpha,nowhere", 125, []string{"host nowhere: ", ": No route to host"}},
 		{"alpha,alpha", 2, []string{"alpha is there twice"}},
-		{"alpha,alpha-too", 1, []string{"alpha and alpha-too are one host"}},
-		{"old,beta", 1, []string{"host old: another version of nearmetal answers there"}},
+		{"alpha,alpha-too", 125, []string{"alpha and alpha-too are one host"}},
+		{"old,beta", 125, []string{"host old: another version of nearmetal answers there"}},
 		{"alpha," + machine + "/igb-sriov.tar.gz", 2, []string{"describes a machine"}},
 		{"-oProxyCommand=x,alpha", 2, []string{"is not a host's name"}},
 	} {
@@ -530,7 +530,7 @@ func TestHostsKilled(t *testing.T) {
 			unix.Kill(pid, unix.SIGKILL)
 		}
 		cmd.Wait()
-		if c := cmd.ProcessState.ExitCode(); c != 1 || !strings.Contains(fmt.Sprint(cmd.Stderr), "host beta") {
+		if c := cmd.ProcessState.ExitCode(); c != 125 || !strings.Contains(fmt.Sprint(cmd.Stderr), "host beta") {
 			t.Errorf("exit status %d: %s", c, cmd.Stderr)
 		}
 		b.quiet("front", "alpha/run")

@@ -214,7 +214,7 @@ func TestRootWrites(t *testing.T) {
 		cmd.Env = append(os.Environ(), "NEARMETAL_ROOT_WRITES=0")
 		return cmd
 	}
-	r := finish(t, without("run", "--no-share", "--share", "/opt", "--memory", "512MiB", "true"), "").want(t, 1, "--root-writes")
+	r := finish(t, without("run", "--no-share", "--share", "/opt", "--memory", "512MiB", "true"), "").want(t, 125, "--root-writes")
 	oneLine(t, r)
 	cmd := without("run", "--memory", "512MiB", "--", "sh", "-c", "echo x >made; test ! -e made && echo unwritten")
 	finish(t, cmd, "").want(t, 0, "unwritten", "note: running as root")
@@ -256,7 +256,7 @@ func TestStrictRefused(t *testing.T) {
 	if cmd.Path, err = exec.LookPath("unshare"); err != nil {
 		t.Fatal(err)
 	}
-	finish(t, cmd, "").want(t, 1, "isolation: strict is not available: this host lets you make no user namespace")
+	finish(t, cmd, "").want(t, 125, "isolation: strict is not available: this host lets you make no user namespace")
 	if left, err := os.ReadDir(a.runtime); err != nil || len(left) > 1 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
@@ -264,6 +264,6 @@ func TestStrictRefused(t *testing.T) {
 	if _, missing, err := isolate.GroupParent(); err == nil && len(missing) == 0 && isolate.LandlockLacks() == "" {
 		return // this host has all
 	}
-	r := finish(t, command(t, "run", "--isolation", "strict", "--strict", "--no-share", "--memory", "512MiB", "true"), "").want(t, 1, "placement: {strict: true}")
+	r := finish(t, command(t, "run", "--isolation", "strict", "--strict", "--no-share", "--memory", "512MiB", "true"), "").want(t, 125, "placement: {strict: true}")
 	oneLine(t, r)
 }

@@ -30,7 +30,7 @@ func TestThreeVMs(t *testing.T) {
 	if strings.Contains(r.out, "BAD") {
 		t.Errorf("%s%s", r.out, r.err)
 	}
-	nm(t, "exec", "-c", c, "--vm", "vm1", "true").want(t, 1, "vm1")
+	nm(t, "exec", "-c", c, "--vm", "vm1", "true").want(t, 125, "vm1")
 
 	// Started again it has its place in the network, and the region.
 	nm(t, "restart", c+"/vm1").want(t, 0)
@@ -89,7 +89,7 @@ func TestBridgeRestart(t *testing.T) {
 func TestBridgeOfUser(t *testing.T) {
 	a := newAccount(t, 65534)
 	cmd := a.command(t, append([]string{"run", "-f", "-", "true"}, a.kernel(t)...)...)
-	oneLine(t, finish(t, cmd, "network: {type: bridge}\n").want(t, 1, "needs root"))
+	oneLine(t, finish(t, cmd, "network: {type: bridge}\n").want(t, 125, "needs root"))
 	cmd = a.command(t, "run", "-f", "-", "true")
-	oneLine(t, finish(t, cmd, "network: {type: bridge, bridge: nothing0}\n").want(t, 1, "nothing0"))
+	oneLine(t, finish(t, cmd, "network: {type: bridge, bridge: nothing0}\n").want(t, 125, "nothing0"))
 }

@@ -149,7 +149,7 @@ func TestDevicesRefused(t *testing.T) {
 		cmd := command(t, "run", "-f", "cluster.yaml", "--no-share", "--", "true")
 		write(t, cmd.Dir, "cluster.yaml", file)
 		r := finish(t, cmd, "")
-		if r.code != 1 && r.code != 2 {
+		if r.code != 125 && r.code != 2 {
 			t.Errorf("%s: exit status %d: %s", file, r.code, r.err)
 		}
 		r.want(t, r.code, words)

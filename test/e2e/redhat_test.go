@@ -144,7 +144,7 @@ func TestRedHatPasst(t *testing.T) {
 	needsVirtiofsd(t)
 	qemu := redHatQEMU(t)
 	overVirtiofs(t, qemu, "standard", true)
-	nm(t, "run", "--qemu", qemu, "--isolation", "strict", "--", "true").want(t, 1, "passt does not run in a jail")
+	nm(t, "run", "--qemu", qemu, "--isolation", "strict", "--", "true").want(t, 125, "passt does not run in a jail")
 }
 
 // What is read-only is so for root in a VM, too; a share is written by the user who started the VMs; and a virtiofsd
@@ -226,7 +226,7 @@ func TestVirtiofs(t *testing.T) {
 	if killed != 1 {
 		t.Errorf("%d virtiofsd have the root", killed)
 	}
-	v.wantStatus(1, "its virtiofsd (root) ended: killed by signal 9")
+	v.wantStatus(125, "its virtiofsd (root) ended: killed by signal 9")
 	p.nothing()
 }
 

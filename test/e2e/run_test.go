@@ -43,6 +43,12 @@ func read(path string) string {
 	return string(b)
 }
 
+// With --all, or --each, a launcher runs in every VM like other commands.
+func TestRunAll(t *testing.T) {
+	needs(t, "mpirun.openmpi")
+	finish(t, run(t, "--vms", "2", "--all", "--", "mpirun.openmpi", "--version"), "").want(t, 0, "vm0: mpirun", "vm1: mpirun")
+}
+
 // A command that is not a launcher runs once in every VM: in the caller's directory, which
 // is shared, as the caller, with input for the first.
 func TestRunEverywhere(t *testing.T) {
@@ -173,7 +179,7 @@ func TestRunRoot(t *testing.T) {
 	}
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
-	finish(t, run(t, "--root", image, "--", "mpirun", "-n", "2", "true"), "").want(t, 1, "unpacking the squashfs "+image, "root "+image+" has no mpirun")
+	finish(t, run(t, "--root", image, "--", "mpirun", "-n", "2", "true"), "").want(t, 125, "unpacking the squashfs "+image, "root "+image+" has no mpirun")
 	images := map[string]string{"squashfs": image, "OCI image": ociOf(t, root)}
 	if os.Getenv("NEARMETAL_QCOW2") != "" {
 		images["SIF"], images["qcow2"] = sifOf(t, image), qcow2Of(t, root) // a SIF is a squashfs behind a header
@@ -331,11 +337,11 @@ func TestOutputThatFails(t *testing.T) {
 		code   int
 		words  string
 	}{
-		{`"$0" run --memory 512MiB -- hostname >&-`, 1, "bad file descriptor"},
-		{`"$0" exec ` + c + ` -- hostname >&-`, 1, "bad file descriptor"},
-		{`"$0" exec --all ` + c + ` -- printf unended >/dev/full`, 1, "no space left on device"},
-		{`"$0" plan >&-`, 1, "bad file descriptor"},
-		{`"$0" ps >/dev/full`, 1, "no space left on device"},
+		{`"$0" run --memory 512MiB -- hostname >&-`, 125, "bad file descriptor"},
+		{`"$0" exec ` + c + ` -- hostname >&-`, 125, "bad file descriptor"},
+		{`"$0" exec --all ` + c + ` -- printf unended >/dev/full`, 125, "no space left on device"},
+		{`"$0" plan >&-`, 125, "bad file descriptor"},
+		{`"$0" ps >/dev/full`, 125, "no space left on device"},
 		{`"$0" exec ` + c + ` -- sh -c 'echo lost >&2; echo kept; exit 3' 2>&-`, 3, "kept"},
 		{`"$0" exec ` + c + ` -- sh -c 'echo lost >&2; echo kept; exit 3' 2>/dev/full`, 3, "kept"},
 		{`"$0" exec ` + c + ` -- cat <&-; "$0" version >/dev/null`, 0, ""},

@@ -146,7 +146,7 @@ func TestTwoUsers(t *testing.T) {
 		finish(t, a.command(t, "exec", "--as-root", "--", "sh", "-c", "id -u; cat /etc/shadow"), "").want(t, 1, "0\n", "Permission denied")
 		other := a.command(t, "exec", "--", "true")
 		other.Env = append(other.Env, "NEARMETAL_RUNTIME_DIR="+users[1-i].runtime)
-		finish(t, other, "").want(t, 1, "belongs to another user")
+		finish(t, other, "").want(t, 125, "belongs to another user")
 		finish(t, a.command(t, "down"), "").want(t, 0)
 	}
 }
@@ -166,6 +166,6 @@ func TestUnreadableKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := finish(t, a.command(t, "run", "--kernel", closed, "true"), "").want(t, 1, "chmod 0644 "+closed)
+	r := finish(t, a.command(t, "run", "--kernel", closed, "true"), "").want(t, 125, "chmod 0644 "+closed)
 	oneLine(t, r)
 }

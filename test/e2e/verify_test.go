@@ -197,7 +197,7 @@ func TestVerifyPins(t *testing.T) {
 	if out, err := exec.Command("taskset", "-pc", fmt.Sprint(vm.Pins[0][0]), moved).CombinedOutput(); err != nil {
 		t.Fatalf("taskset: %v: %s", err, out)
 	}
-	r := nm(t, "verify", name, "--json").want(t, 1, "1 of ")
+	r := nm(t, "verify", name, "--json").want(t, 3, "1 of ")
 	var report verify.Report
 	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestVerifyAtStart(t *testing.T) {
 	if r = nm(t, "run", "-f", file, "--no-share", "--no-verify", "--", "true").want(t, 0); strings.Contains(r.err, said) {
 		t.Error("--no-verify, and there are warnings: ", r.err)
 	}
-	nm(t, "up", "-f", file, "--no-share", "--strict").want(t, 1, said+", in 2 of ", "policy of the memory of node 0", "--strict")
+	nm(t, "up", "-f", file, "--no-share", "--strict").want(t, 125, said+", in 2 of ", "policy of the memory of node 0", "--strict")
 	if r := nm(t, "ps"); strings.Count(r.out, "\n") > 2 { // the heading, and the shared cluster
 		t.Error("the refused cluster is still there: ", r.out)
 	}

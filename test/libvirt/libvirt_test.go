@@ -28,7 +28,7 @@ func TestHost(t *testing.T) {
 		s := s.with(t)
 		s.virsh("create", other).want(0)
 		defer func() { s.virsh("destroy", "c-vm1").want(0) }()
-		r := s.nm(append([]string{"up", "--name", "c"}, s.small("--vms", "2")...)...).want(1, "a domain of that name already", "--name")
+		r := s.nm(append([]string{"up", "--name", "c"}, s.small("--vms", "2")...)...).want(125, "a domain of that name already", "--name")
 		r.oneLine()
 		s.nothing()
 		if got := s.virsh("list", "--name").out; strings.TrimSpace(got) != "c-vm1" {
@@ -67,7 +67,7 @@ func TestHost(t *testing.T) {
 		kill(t, owner)
 		s.nm("ps").want(0, "removed what cluster r left") // with no daemon
 		s.nothing()
-		s.nm(append([]string{"up"}, s.small()...)...).want(1, "no libvirtd answers at qemu:///system", "systemctl start libvirtd").oneLine()
+		s.nm(append([]string{"up"}, s.small()...)...).want(125, "no libvirtd answers at qemu:///system", "systemctl start libvirtd").oneLine()
 		s.nothing()
 		s.host.start()
 		s.forgotten()
@@ -82,7 +82,7 @@ func TestHost(t *testing.T) {
 			{"files: virtiofs", "backend libvirt cannot show files of this host by virtiofs"},
 			{"network: {type: bridge, bridge: nmdown0}", "there is no bridge nmdown0; make it (ip link add nmdown0 type bridge), start the network of libvirt's that has it (virsh net-start)"},
 		})
-		s.nm("up", "--on", "libvirt:xen:///system").want(1, "qemu:///system or qemu:///session")
+		s.nm("up", "--on", "libvirt:xen:///system").want(125, "qemu:///system or qemu:///session")
 	})
 }
 
@@ -90,7 +90,7 @@ func TestHost(t *testing.T) {
 func (s *site) refused(list [][2]string) {
 	s.t.Helper()
 	for _, c := range list {
-		s.nm(append([]string{"up", "--name", "x", "-f", s.file(c[0])}, s.small()...)...).want(1, c[1]).oneLine()
+		s.nm(append([]string{"up", "--name", "x", "-f", s.file(c[0])}, s.small()...)...).want(125, c[1]).oneLine()
 		s.nothing()
 	}
 }
@@ -101,7 +101,7 @@ func (s *site) killed(name string) {
 	v := s.start(name)
 	syscall.Kill(s.qemus()[0], syscall.SIGKILL)
 	v.Wait()
-	if v.ProcessState.ExitCode() != 1 || !strings.Contains(v.errs.String(), "its QEMU was killed") {
+	if v.ProcessState.ExitCode() != 125 || !strings.Contains(v.errs.String(), "its QEMU was killed") {
 		s.t.Errorf("exit status %d: %s", v.ProcessState.ExitCode(), v.errs)
 	}
 	s.nothing()
@@ -116,7 +116,7 @@ func (s *site) member() *site {
 	if err := os.Chmod(sock, 0o700); err != nil {
 		s.t.Fatal(err)
 	}
-	m.nm(append([]string{"up"}, m.small()...)...).want(1, "may not be reached", "be in the group that its socket belongs to").oneLine()
+	m.nm(append([]string{"up"}, m.small()...)...).want(125, "may not be reached", "be in the group that its socket belongs to").oneLine()
 	m.nothing()
 	if err := errors.Join(os.Chown(sock, 0, m.uid), os.Chmod(sock, 0o770)); err != nil {
 		s.t.Fatal(err)
@@ -159,12 +159,12 @@ func (s *site) life() {
 		uri = "qemu:///session"
 	}
 	s.nm("verify", "--connect", uri, "--domain", "c-vm0").want(0, "as planned")
-	s.nm("explain", "--connect", uri, "c-vm0").want(1, "machine.accel")
-	s.nm("check", "--connect", uri, "--domains", "--problems").want(1, "c-vm0 on ", "c-vm1 on ")
+	s.nm("explain", "--connect", uri, "c-vm0").want(3, "machine.accel")
+	s.nm("check", "--connect", uri, "--domains", "--problems").want(3, "c-vm0 on ", "c-vm1 on ")
 	s.nm("pause", "c").want(0)
 	s.nm("resume", "c").want(0)
 	s.nm("exec", "-c", "c", "-n", "--", "true").want(0)
-	s.nm("restart", "c/vm0").want(1, "cannot be restarted")
+	s.nm("restart", "c/vm0").want(125, "cannot be restarted")
 	s.nm("ps").want(0, "libvirt")
 	s.nm("down", "c").want(0)
 	s.nothing()
@@ -182,10 +182,10 @@ func (s *site) others() {
 	s.virsh("vcpupin", "c-vm1", "0", "0").want(0)
 	s.nm(verify...).want(0, "as planned")
 	if s.floats(s.qemu("c-vm1")) {
-		s.nm(verify...).want(1, "differ")
+		s.nm(verify...).want(3, "differ")
 	}
-	s.nm("check", "--connect", s.on, "--domain", "c-vm1", "--problems").want(1, "c-vm1 on ", "machine.accel")
-	s.nm("explain", "--connect", s.on, "--fix", filepath.Join(s.home, "c.xml"), "--define", "c-vm1").want(1, "is transient").oneLine()
+	s.nm("check", "--connect", s.on, "--domain", "c-vm1", "--problems").want(3, "c-vm1 on ", "machine.accel")
+	s.nm("explain", "--connect", s.on, "--fix", filepath.Join(s.home, "c.xml"), "--define", "c-vm1").want(125, "is transient").oneLine()
 }
 
 // floats lets all threads of a process run on every CPU; false: this host cannot.
@@ -236,7 +236,7 @@ func (s *site) define() {
 			t.Errorf("%s: %v, %v", path, st, err)
 		}
 	}
-	s.nm(explain...).want(1, "is there already").oneLine() // nothing is overwritten
+	s.nm(explain...).want(125, "is there already").oneLine() // nothing is overwritten
 	s.virsh("define", fixed+".old").want(0)
 	if back := s.virsh("dumpxml", "--inactive", "--security-info", "d").out; back != was {
 		t.Errorf("before\n%s\ntaken back\n%s", was, back)
@@ -255,8 +255,8 @@ func (s *site) pool() {
 <devices><interface type='network'><source network='vfs'/></interface></devices></domain>`), 0o600)
 	s.virsh("net-define", network).want(0)
 	s.virsh("define", file).want(0)
-	s.nm("explain", "--connect", s.on, "p").want(1, "a VF of network vfs")
-	s.nm("explain", file).want(1, "network vfs, which may be a pool of VFs")
+	s.nm("explain", "--connect", s.on, "p").want(3, "a VF of network vfs")
+	s.nm("explain", file).want(3, "network vfs, which may be a pool of VFs")
 	s.virsh("undefine", "p").want(0)
 	s.virsh("net-undefine", "vfs").want(0)
 }
@@ -313,12 +313,12 @@ func TestUserWithoutRuntimeDir(t *testing.T) {
 	v := s.start("d")
 	s.virsh("destroy", "d-vm0").want(0)
 	v.Wait()
-	if v.ProcessState.ExitCode() != 1 || !strings.Contains(v.errs.String(), "somebody ended its domain") {
+	if v.ProcessState.ExitCode() != 125 || !strings.Contains(v.errs.String(), "somebody ended its domain") {
 		t.Errorf("exit status %d: %s", v.ProcessState.ExitCode(), v.errs)
 	}
 	s.nothing()
 	none := ofUser(t, "none", "XDG_RUNTIME_DIR=HOME/run", "LIBVIRTD_PATH=/nowhere/libvirtd")
-	none.nm(append([]string{"run"}, none.small("--", "true")...)...).want(1, "none could be started").oneLine()
+	none.nm(append([]string{"run"}, none.small("--", "true")...)...).want(125, "none could be started").oneLine()
 	none.nothing()
 }
 

@@ -223,7 +223,7 @@ func (c *compute) count(vms, regions int) {
 func (c *compute) install() {
 	c.t.Helper()
 	c.region("install", "--connect", c.on, "--flavor", "hpc=16MiB").want(0, "restart libvirtd")
-	c.region("status").want(1, "restart libvirtd")
+	c.region("status").want(3, "restart libvirtd")
 	c.inside("sh", "-c", "printf '#!/bin/sh\\nexit 0\\n' >"+otherHook+" && chmod 755 "+otherHook).want(0)
 	c.host.kill()
 	c.host.start()
@@ -276,7 +276,7 @@ func TestNovaRegion(t *testing.T) {
 	c.count(1, 1)
 	c.boot(vm1).want(0)
 	c.count(2, 1)
-	c.region("remove").want(1, "end or migrate them first")
+	c.region("remove").want(125, "end or migrate them first")
 
 	// What cannot be keeps the server from starting, and says why in one line that Nova shows.
 	c.region("install", "--connect", c.on, "--flavor", "hpc=16MiB", "--flavor", "huge=1TiB").want(0, "changed")

@@ -89,12 +89,12 @@ func TestPrograms(t *testing.T) {
 	nm(0, "content", "exec", "-c", "demo", "--vm", "vm1", "--", "cat", "/run/x")
 	nm(0, "vm1 has it: content", "exec", "-c", "demo", "--vm", "vm0", "--", "sh", "-c", "echo vm1 has it: $(/run/nearmetal/bin/nearmetal-rsh vm1 cat /run/x)")
 	nm(0, "its agent answers", "logs", "demo")
-	nm(1, "already", "up", "--on", on, "--root", "backend", "--name", "demo", "--vms", "1", "--memory", "1GiB")
+	nm(125, "already", "up", "--on", on, "--root", "backend", "--name", "demo", "--vms", "1", "--memory", "1GiB")
 	nm(0, "", "down", "demo")
 	v.nothing()
 	nm(0, "vm1: here", "run", "--on", on, "--root", "backend", "--vms", "2", "--memory", "1GiB", "--", "/bin/echo", "here")
 	c.Quota = 4
-	nm(1, "quota: 4 vCPUs are needed", "run", "--on", strings.Replace(on, "hpc.2", "m1.1", 1)+"&group=none", "--root", "backend", "--vms", "4", "--memory", "512MiB", "--", "true")
+	nm(125, "quota: 4 vCPUs are needed", "run", "--on", strings.Replace(on, "hpc.2", "m1.1", 1)+"&group=none", "--root", "backend", "--vms", "4", "--memory", "512MiB", "--", "true")
 	v.nothing()
 }
 

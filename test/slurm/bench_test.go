@@ -151,8 +151,8 @@ func TestPerftestOnNodes(t *testing.T) {
 	}
 	r := finish(t, cmd, "")
 	refusal := "perftest/send_lat: it runs on 2 hosts and this run has 1: run it in Slurm jobs (--nodes 2)"
-	if r.code != 1 || !strings.Contains(r.err, refusal) {
-		t.Errorf("status %d, want 1 and %q\n%s", r.code, refusal, r.err)
+	if r.code != 125 || !strings.Contains(r.err, refusal) {
+		t.Errorf("status %d, want 125 and %q\n%s", r.code, refusal, r.err)
 	}
 	dir := filepath.Join(cmd.Dir, "run")
 	run, samples, _, err := record.Load(dir)
@@ -173,7 +173,7 @@ func TestPerftestOnNodes(t *testing.T) {
 			t.Errorf("%s", log)
 		}
 	}
-	if r := slurm(t, filepath.Join(bin, "nearmetal"), "bench", "run", "perftest/send_lat", "--variants", "native"); r.code != 1 || !strings.Contains(r.err, refusal) {
+	if r := slurm(t, filepath.Join(bin, "nearmetal"), "bench", "run", "perftest/send_lat", "--variants", "native"); r.code != 125 || !strings.Contains(r.err, refusal) {
 		t.Errorf("status %d: %s", r.code, r.err)
 	}
 }

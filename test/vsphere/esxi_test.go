@@ -136,14 +136,14 @@ func TestESXi(t *testing.T) {
 		"esxi.firmware: mt4119_pciconf0: LINK_TYPE_P1=IB(1) LINK_TYPE_P2=ETH(2) NUM_OF_VFS=0 SRIOV_EN=False(0)", "fix: "+firmware,
 		"esxi.link: mt4119_pciconf0: LINK_TYPE_P1=IB(1) LINK_TYPE_P2=ETH(2)", "esxi.max-vfs: max_vfs=", "fix: "+max, "esxi.reboot: nothing does")
 	expect(0, []string{"--fix", "--dry-run"}, "Would be run on esx1:", firmware, max, "Left to do by hand:", "esxi.driver")
-	expect(1, []string{"--fix"}, "pass --yes")
+	expect(125, []string{"--fix"}, "pass --yes")
 	if did := ran(); did != "" {
 		t.Fatalf("it has changed: %s", did)
 	}
 	expect(0, []string{"--fix", "--yes"}, "mlxconfig -d mt4119_pciconf0 -y set SRIOV_EN=0 NUM_OF_VFS=0'", `-p "DRSS=4"'`)
 	expect(0, []string{"--fix", "--yes", "esxi.driver", "--bundle", "/vmfs/volumes/ds1/Mellanox-nmlx5_4.23.0.66.zip"}, "esxcli software vib remove -n nmlx5-core'")
 	expect(0, nil, "ok esxi.firmware", "ok esxi.max-vfs: max_vfs=8", "esxi.reboot: packages; mt4119_pciconf0: NUM_OF_VFS SRIOV_EN")
-	expect(1, []string{"--fix", "--yes", "esxi.reboot"}, "not in maintenance mode")
+	expect(125, []string{"--fix", "--yes", "esxi.reboot"}, "not in maintenance mode")
 	if err := os.WriteFile(filepath.Join(state, "maintenance"), []byte("Enabled\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestESXi(t *testing.T) {
 		args string
 		want string
 	}{
-		{1, "check --esxi esx2", "Could not resolve hostname esx2"},
+		{125, "check --esxi esx2", "Could not resolve hostname esx2"},
 		{2, "check --esxi -oProxyCommand=x", "is not a host's name"},
 		{2, "check --esxi esx1 --undo", "cannot be given together"},
 		{2, "check --esxi esx1 --only memory.thp", "is not a check of ESXi hosts"},
@@ -168,7 +168,7 @@ func TestESXi(t *testing.T) {
 		{2, "check --esxi esx1 --fix --bundle /vmfs/volumes/ds1/a.zip", "--bundle goes with --fix and one of"},
 		{2, "check --bundle /vmfs/volumes/ds1/a.zip", "--bundle goes with --esxi"},
 	} {
-		if out, errs, code := run(t, "", strings.Fields(x.args)...); code != x.code || !strings.Contains(errs, x.want) || strings.Count(errs, "\n") > 1 && code == 1 {
+		if out, errs, code := run(t, "", strings.Fields(x.args)...); code != x.code || !strings.Contains(errs, x.want) || strings.Count(errs, "\n") > 1 && code == 125 {
 			t.Errorf("%s: %d, %s%s\nwant %d, %s", x.args, code, out, errs, x.code, x.want)
 		}
 	}

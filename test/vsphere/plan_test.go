@@ -247,15 +247,15 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%d, %q\nwant %s", code, errs, x.want)
 		}
 	}
-	if _, errs, code := run(t, file, "plan", "-f", "-", "--host", filepath.Join(t.TempDir(), "none.vsphere.tar.gz")); code != 1 || strings.Count(errs, "\n") != 1 {
+	if _, errs, code := run(t, file, "plan", "-f", "-", "--host", filepath.Join(t.TempDir(), "none.vsphere.tar.gz")); code != 125 || strings.Count(errs, "\n") != 1 {
 		t.Errorf("%d, %q", code, errs)
 	}
 	bad := filepath.Join(t.TempDir(), "bad.vsphere.tar.gz")
 	os.WriteFile(bad, []byte("no archive"), 0o600)
-	if _, errs, code := run(t, "", "topology", "--root", bad); code != 1 || !strings.Contains(errs, "bad.vsphere.tar.gz") {
+	if _, errs, code := run(t, "", "topology", "--root", bad); code != 125 || !strings.Contains(errs, "bad.vsphere.tar.gz") {
 		t.Errorf("%d, %q", code, errs)
 	}
-	if _, errs, code := run(t, file, "up", "-f", "-"); code != 1 || !strings.Contains(errs, "write vsphere: {template: NAME}") {
+	if _, errs, code := run(t, file, "up", "-f", "-"); code != 125 || !strings.Contains(errs, "write vsphere: {template: NAME}") {
 		t.Errorf("%d, %q", code, errs)
 	}
 }
@@ -393,7 +393,7 @@ func TestSecret(t *testing.T) {
 	} {
 		change()
 		out, errs, code := run(t, "", "topology", "--vsphere", s.Host)
-		if code != 1 || strings.Contains(out+errs, vcsim.Password) || strings.Count(errs, "\n") != 1 {
+		if code != 125 || strings.Contains(out+errs, vcsim.Password) || strings.Count(errs, "\n") != 1 {
 			t.Errorf("%d, %s%s", code, out, errs)
 		}
 	}

@@ -150,13 +150,13 @@ func TestPrompt(t *testing.T) {
 	k.await(s.Host)
 	k = inTerminal(t, "topology", "--vsphere", s.Host)
 	k.answer("another\n")
-	if code := k.end(); code != 1 {
+	if code := k.end(); code != 125 {
 		t.Errorf("%d\n%s", code, k.screen())
 	}
 	k.await("user name or password of " + vcsim.User + " is wrong")
 	k = inTerminal(t, "topology", "--vsphere", s.Host)
 	k.answer("\n")
-	if code := k.end(); code != 1 {
+	if code := k.end(); code != 125 {
 		t.Errorf("%d\n%s", code, k.screen())
 	}
 	k.await("no password for " + vcsim.User)
@@ -166,7 +166,7 @@ func TestPrompt(t *testing.T) {
 		t.Errorf("Ctrl-C: %d\n%s", code, k.screen())
 	}
 	// Nobody is there to be asked.
-	if _, errs, code := run(t, "", "topology", "--vsphere", s.Host); code != 1 || !strings.Contains(errs, "no password for") || strings.Count(errs, "\n") != 1 {
+	if _, errs, code := run(t, "", "topology", "--vsphere", s.Host); code != 125 || !strings.Contains(errs, "no password for") || strings.Count(errs, "\n") != 1 {
 		t.Errorf("%d, %q", code, errs)
 	}
 }

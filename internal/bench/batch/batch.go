@@ -26,7 +26,15 @@ type Request struct {
 	Words []string // nearmetal's command line, to which --in-job and --out are added
 	VMs   []VM     // none: native only
 	Args  []string // additional options of sbatch, such as --partition=long
+	// Findings is the exit status of Words if repetitions failed.
+	Findings int
 }
+
+// Findings is the error of jobs in which only repetitions failed.
+type Findings struct{ error }
+
+// Unwrap returns the errors of the jobs.
+func (f *Findings) Unwrap() error { return f.error }
 
 // VM is a kind of VMs that a job has: a job cannot have two.
 type VM struct {
@@ -64,7 +72,7 @@ type job struct {
 
 // Run submits the jobs, waits for them, and writes the run that they make together. tell is called with a line
 // whenever one was submitted or has ended. When ctx ends, the jobs are cancelled. Results of jobs are kept even if
-// others failed.
+// others failed. The error is a Findings if only repetitions failed.
 func Run(ctx context.Context, q Request, tell func(line string)) error {
 	if _, err := exec.LookPath("sbatch"); err != nil {
 		return errors.New("--nodes needs Slurm, and sbatch is not found in PATH")
@@ -100,11 +108,17 @@ func Run(ctx context.Context, q Request, tell func(line string)) error {
 		}()
 	}
 	wait.Wait()
-	var failed error
+	failed := merge(q.Dir, jobs)
+	repetitions := failed == nil
 	for _, j := range jobs {
 		failed = errors.Join(failed, j.err)
+		var exit *exec.ExitError
+		repetitions = repetitions && (j.err == nil || errors.As(j.err, &exit) && exit.ExitCode() == q.Findings)
 	}
-	return errors.Join(merge(q.Dir, jobs), failed)
+	if failed != nil && repetitions {
+		return &Findings{failed}
+	}
+	return failed
 }
 
 // run submits a job and waits until it has ended.
@@ -152,7 +166,7 @@ func (j *job) run(ctx context.Context, q *Request, say func(string, ...any)) err
 		return ctx.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("%v%s", err, lastLine(errs.String(), j.dir+".out"))
+		return fmt.Errorf("%w%s", err, lastLine(errs.String(), j.dir+".out"))
 	}
 	say("job %s on %d nodes%s has ended", j.id, j.nodes, j.with(q))
 	return nil

@@ -1,8 +1,12 @@
 package batch
 
 import (
+	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -68,5 +72,33 @@ func TestJobWords(t *testing.T) {
 	words := strings.Fields("bench run osu --nodes 2,4 --wait --out=dir --sbatch --partition=long --vms 2 --out dir --sbatch=-pX --wait=true --quick")
 	if got := strings.Join(JobWords(words), " "); got != "bench run osu --vms 2 --quick" {
 		t.Error(got)
+	}
+}
+
+// Failed repetitions are findings, and any other failure of a job is an error. sbatch is a script that runs the job here.
+func TestFindings(t *testing.T) {
+	earlier, err := filepath.Abs("../record/testdata/latency")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	for name, text := range map[string]string{
+		"sbatch": "#!/bin/sh\necho 7\nfor script; do :; done\nexec sh \"$script\"\n",
+		"job":    "#!/bin/sh\n# job STATUS EARLIER --in-job N --out DIR --wait\ncp -r \"$2\" \"$6\"\n[ $4 = 2 ] || exit 3\nexit $1\n",
+	} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for status, want := range map[int]bool{0: true, 3: true, 125: false} {
+		q := Request{Dir: filepath.Join(t.TempDir(), "run"), Nodes: []int{2, 4}, Words: []string{"job", strconv.Itoa(status), earlier}, Findings: 3}
+		err := Run(context.Background(), q, func(string) {})
+		if errors.As(err, new(*Findings)) != want || !errors.As(err, new(*exec.ExitError)) {
+			t.Errorf("jobs with the statuses %d and 3: %v", status, err)
+		}
+		if _, _, _, err := record.Load(q.Dir); err != nil {
+			t.Errorf("the samples are not kept: %v", err)
+		}
 	}
 }

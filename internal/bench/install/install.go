@@ -37,10 +37,10 @@ func This() Here {
 
 // Plan has the commands that install a suite's programs.
 type Plan struct {
-	Suite  string
-	Source string
+	Suite  string `json:"suite"`
+	Source string `json:"source"`
 	// Commands are shell commands, run one after the other.
-	Commands []string
+	Commands []string `json:"commands"`
 }
 
 // Make returns the plan that installs a suite's programs. source is one of Sources, or "" for the first suitable one.

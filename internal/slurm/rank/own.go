@@ -87,7 +87,7 @@ func ownCluster(ctx context.Context, sigs <-chan os.Signal, t *task, secret stri
 func fromPlugin(a *node.Allocation) (err error) {
 	var bytes spec.Size
 	if text := os.Getenv(varMemory); text != "" {
-		if err := bytes.Set(text); err != nil {
+		if err := bytes.UnmarshalText([]byte(text)); err != nil {
 			return fmt.Errorf("%s: %w", varMemory, err)
 		}
 	}

@@ -13,12 +13,12 @@ credential() {
 	X
 }
 start() { as ann nearmetal -q up --on "$1" --root backend --no-share --name demo --vms "$2" --memory 768MiB --boot-timeout 20m; }
-# refused WORDS BACKEND VMS: one line with WORDS, status 1, and nothing is left.
+# refused WORDS BACKEND VMS: one line with WORDS, status 125, and nothing is left.
 refused() {
 	start "$2" "$3" >refused.log 2>&1
 	local status=$?
 	cat refused.log
-	[ $status = 1 ] && [ "$(wc -l <refused.log)" = 1 ] && grep -Fq "$1" refused.log && nothing
+	[ $status = 125 ] && [ "$(wc -l <refused.log)" = 1 ] && grep -Fq "$1" refused.log && nothing
 }
 vcpus() {
 	openstack quota set --cores 3 fluids
@@ -61,7 +61,7 @@ taken() {
 	local status=$?
 	cat refused.log
 	as ann openstack server delete --wait demo-vm0
-	[ $status = 1 ] && [ "$(wc -l <refused.log)" = 1 ] && grep -Fq "the project has a server demo-vm0 already" refused.log && nothing
+	[ $status = 125 ] && [ "$(wc -l <refused.log)" = 1 ] && grep -Fq "the project has a server demo-vm0 already" refused.log && nothing
 }
 # killed COMMAND...: the owner is killed once COMMAND succeeds. The next command finds all that was made, and deletes it.
 killed() {
@@ -80,7 +80,7 @@ second() {
 	start "$on" 1 >refused.log 2>&1
 	local status=$?
 	cat refused.log
-	[ $status = 1 ] && [ "$(wc -l <refused.log)" = 1 ] && grep -Fq 'already' refused.log
+	[ $status = 125 ] && [ "$(wc -l <refused.log)" = 1 ] && grep -Fq 'already' refused.log
 }
 running() { kill -9 "$(owner)" && as ann nearmetal down --all && nothing; }
 first="security group"
