@@ -18,8 +18,8 @@
 enum p2p_ranks { P2P_TWO, P2P_PAIRS, P2P_MANY };
 
 /*
- * help is complete in each program, although their options are similar, so that it can be read there as it is
- * printed.
+ * A program's benchmark. Its defaults and its help are complete in each program, although they are similar, so that they
+ * can be read there as they are used and printed.
  */
 struct p2p {
 	const char *program, *what, *unit, *help;

@@ -1,6 +1,7 @@
 // Command nearmetal runs MPI programs inside virtual machines. Each of its
 // commands has a file here, which reads arguments and shows results; the work is
-// done in the packages below internal.
+// done in the packages below internal. The literals of small commands are alike, and
+// each is written out, so that a command's whole text is in its file.
 package main
 
 import (
