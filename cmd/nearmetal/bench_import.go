@@ -46,7 +46,8 @@ make (bench run --kind vm), with the machine and its checks.`,
 	complete(cmd, "without", run.Switches)
 	ranks := cmd.Flags().Int("ranks", 0, "it ran with `N` MPI ranks, for files of SPEC's that do not say it")
 	threads := cmd.Flags().Int("threads", 0, "it ran with `N` threads, for files of SPEC's that do not say it")
-	hosts := cmd.Flags().Int("hosts", 1, "it ran on `N` hosts")
+	renamed(cmd, "hosts", "nodes")
+	hosts := cmd.Flags().Int("nodes", 1, "it ran on `N` hosts")
 	emulated := cmd.Flags().Bool("emulated", false, "measured in emulated VMs: it enters no ratio")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *out != "" && *label == "" && !slices.ContainsFunc(args, func(a string) bool { return !record.IsRun(record.Find(a)) }) {
@@ -67,7 +68,7 @@ make (bench run --kind vm), with the machine and its checks.`,
 		case *kind != "native" && *kind != "vm":
 			return usagef("--kind: %q is neither native nor vm", *kind)
 		case *cores < 0 || *kept < 0 || *ranks < 0 || *threads < 0 || *hosts < 1:
-			return usagef("--cores, --kept-back, --ranks, --threads, --hosts: below 0, or on no host")
+			return usagef("--cores, --kept-back, --ranks, --threads, --nodes: below 0, or on no host")
 		case *ranks > 0 && *threads > 0:
 			return usagef("--ranks and --threads: one of them is on the x axis")
 		case len(*without) > 0 && *kind != "vm":

@@ -114,7 +114,8 @@ The exit status is 3 if a check fails; a warning costs something, or may.`,
 	flags.StringVar(&f.via, "via", "ssh", "with --fleet: how hosts are reached, `ssh|pdsh`")
 	flags.StringVar(&f.esxi, "esxi", "", "check the ESXi `HOST` by ssh; USER@HOST as for ssh")
 	flags.StringSliceVar(&f.bundles, "bundle", nil, "with --esxi and --fix esxi.tools or esxi.driver: install `FILE`, which is on the host; repeatable")
-	flags.StringVar(&f.root, "root", "", "a captured tree, `DIR` with sys/ and proc/ in it, instead of this host")
+	renamed(cmd, "root", "from")
+	flags.StringVar(&f.root, "from", "", "a captured tree, `DIR` with sys/ and proc/ in it, instead of this host")
 	completeCheckFlags(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if f.vm == thisVM && len(args) == 1 {
@@ -159,10 +160,10 @@ func (f *checkFlags) validate(cmd *cobra.Command) error {
 		return usagef("--connect goes with --domain or --domains")
 	}
 	if f.root != "" && (len(f.domains) > 0 || f.allDomains) {
-		return usagef("--root and domains cannot be given together: nearmetal explain --host lays a domain on another host")
+		return usagef("--from and domains cannot be given together: nearmetal explain --from compares a domain with another host")
 	}
 	if f.root != "" && (f.fix || f.undo || f.vm != "" && f.vm != thisVM || f.measure || f.fleet != "") {
-		return usagef("--root only reads one captured tree: leave out --fix, --undo, --vm, --measure and --fleet")
+		return usagef("--from only reads one captured tree: leave out --fix, --undo, --vm, --measure and --fleet")
 	}
 	if f.measure && len(modes) > 0 {
 		return usagef("--measure and %s cannot be given together", modes[0])
@@ -319,7 +320,7 @@ func completeCheckFlags(cmd *cobra.Command) {
 		"huge-pages": cobra.NoFileCompletions,
 		"esxi":       cobra.NoFileCompletions,
 		"bundle":     cobra.NoFileCompletions,
-		"root": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		"from": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 	} {

@@ -23,7 +23,7 @@ func (f *checkFlags) validateESXi(cmd *cobra.Command) error {
 	if err := remote.CheckHost(f.esxi); err != nil {
 		return usagef("--esxi: %v", err)
 	}
-	for _, name := range []string{"explain", "undo", "vm", "domain", "domains", "fleet", "root", "measure", "persist", "huge-pages", "for"} {
+	for _, name := range []string{"explain", "undo", "vm", "domain", "domains", "fleet", "from", "measure", "persist", "huge-pages", "for"} {
 		if cmd.Flags().Changed(name) {
 			return usagef("--esxi and --%s cannot be given together", name)
 		}

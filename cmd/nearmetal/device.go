@@ -34,7 +34,8 @@ a kill.`,
   nearmetal device bind 0000:41:00.1 --user ann
   nearmetal device release 0000:41:00.1`,
 	}
-	root := cmd.PersistentFlags().String("root", "", "`DIR` with sys/, proc/ and dev/ in it, instead of this host")
+	renamed(cmd, "root", "from")
+	root := cmd.PersistentFlags().String("from", "", "`DIR` with sys/, proc/ and dev/ in it, instead of this host")
 	open := func() (*device.Host, error) { return device.Open(*root, 0) }
 	for _, sub := range []func(func() (*device.Host, error)) *cobra.Command{
 		newDeviceListCommand, newDeviceShowCommand, newDeviceEnableCommand, newDeviceDisableCommand,

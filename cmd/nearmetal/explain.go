@@ -32,7 +32,7 @@ what nearmetal plan would choose for such a VM on this host with nothing else
 on it.
 
 FILE may be -, standard input; a name without a slash that is not a file is a
-domain's. --host names another host: a captured tree, an archive of nearmetal
+domain's. --from names another host: a captured tree, an archive of nearmetal
 topology gather, hwloc's XML or a description.
 
 A sound placement of the domain's own is kept, and what it leaves open is filled
@@ -47,7 +47,7 @@ The exit status is 3 if a row fails; a warning costs something, or may.`,
 		Example: `  nearmetal explain vm0
   virsh dumpxml vm0 | nearmetal explain -
   nearmetal explain --problems vm0.xml
-  nearmetal explain --host node17.tar.gz vm0.xml
+  nearmetal explain --from node17.tar.gz vm0.xml
   nearmetal explain --fix vm0-fixed.xml vm0.xml && virsh define vm0-fixed.xml
   nearmetal explain --fix vm0-fixed.xml --define vm0
   nearmetal explain --json vm0.xml`,
@@ -59,7 +59,8 @@ The exit status is 3 if a row fails; a warning costs something, or may.`,
 			return []string{"xml"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 	}
-	on := cmd.Flags().String("host", "", "lay it on `HOST` instead of this one: folder, archive, hwloc's XML or description")
+	renamed(cmd, "host", "from")
+	on := cmd.Flags().String("from", "", "compare it with `HOST` instead of this one: a directory, an archive, hwloc's XML or a description")
 	fix := cmd.Flags().String("fix", "", "write the XML with everything fixed to `FILE`, which must be new; - for standard output")
 	define := cmd.Flags().Bool("define", false, "with --fix and a domain's name: define it anew by that XML; what runs is left alone until it is started again")
 	connect := addConnectFlag(cmd)

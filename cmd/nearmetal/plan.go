@@ -32,7 +32,7 @@ func newPlanCommand() *cobra.Command {
 nearmetal run and nearmetal up choose them. It changes nothing. --explain says
 why, and what was turned down.
 
-A host (--host, repeatable; or placement.hosts of the file) is a captured tree,
+A host (--from, repeatable; or placement.hosts of the file) is a captured tree,
 an archive of nearmetal topology gather or hwloc-gather-topology, hwloc's XML or
 a description. The hosts of --hosts are reached by ssh and asked what they have
 and what runs on them (docs/hosts.md). Without one it is this host, with the VMs
@@ -50,18 +50,19 @@ client, with what is lost there. --match FLAVORS says which flavors of a cloud
 fit the plan, and what each of the others lacks; the exit status is 3 if none
 fits. --json is --format json.`,
 		Example: `  nearmetal plan -f cluster.yaml --explain
-  nearmetal plan --vms 2 --vcpus 22 --host node17.tar.gz -o plan.svg
+  nearmetal plan --vms 2 --vcpus 22 --from node17.tar.gz -o plan.svg
   nearmetal plan -f cluster.yaml --format yaml >plan.yaml
   nearmetal plan -f cluster.yaml --format libvirt --dir domains
   nearmetal plan -f cluster.yaml --format openstack >ask.sh
   openstack flavor list --long -f json | nearmetal plan -f c.yaml --match -
   nearmetal plan --hosts node1,node2 --vms 4
-  nearmetal plan -f cluster.yaml --on vsphere --host esx1.vsphere.tar.gz
+  nearmetal plan -f cluster.yaml --on vsphere --from esx1.vsphere.tar.gz
   nearmetal plan --move plan.yaml --to node18.xml`,
 		Args: noArgs,
 	}
 	read := addClusterFlags(cmd)
-	hosts := cmd.Flags().StringArray("host", nil, "a `HOST` to plan for: folder, archive, hwloc's XML or description; repeatable")
+	renamed(cmd, "host", "from")
+	hosts := cmd.Flags().StringArray("from", nil, "plan for `HOST` instead of this one: a directory, an archive, hwloc's XML or a description; repeatable")
 	explain := cmd.Flags().Bool("explain", false, "say why, and what was turned down")
 	o := addOutputFlags(cmd, planFormats, "`FORMAT`: text, yaml, json, svg for a picture, qemu for the plan's part of QEMU's command lines, libvirt for domains, vsphere for ESXi's settings (JSON), or openstack for commands of its client (openstack-tofu, openstack-json, openstack-yaml: the same for OpenTofu and as data)")
 	match := cmd.Flags().String("match", "", "say which `FLAVORS` fit: a file with what openstack flavor list --long -f json prints; - is the input")

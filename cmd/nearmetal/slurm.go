@@ -38,7 +38,8 @@ type offerFlags struct {
 
 func addOfferFlags(cmd *cobra.Command) *offerFlags {
 	f := &offerFlags{}
-	cmd.Flags().StringVar(&f.root, "root", "", "`HOST`: a captured tree, an archive or a description, instead of this host")
+	renamed(cmd, "root", "from")
+	cmd.Flags().StringVar(&f.root, "from", "", "`HOST`: a captured tree, an archive or a description, instead of this host")
 	cmd.Flags().StringVar(&f.node, "node", "", "Slurm's `NODENAME` of the host (default: its name)")
 	cmd.Flags().Var(&f.region, "region", "memory for the regions of all jobs together, like 8GiB (default: a quarter)")
 	return f

@@ -20,10 +20,10 @@ func newSlurmDoctorCommand() *cobra.Command {
 this host, and says what keeps srun --vm from working or from being safe, with
 the lines to add. It changes nothing. The exit status is 3 if something fails.
 
-With --root it looks at that host, and at nothing of this one. A captured tree
+With --from it looks at that host, and at nothing of this one. A captured tree
 without the host's configuration, an archive and a description need --conf: the
 other files are beside that one. What they do not show of the host is unknown.`,
-		Example: "  nearmetal slurm doctor\n  nearmetal slurm doctor --conf ./slurm.conf --json\n  nearmetal slurm doctor --root n07.tar.gz --conf ./slurm.conf --node n07",
+		Example: "  nearmetal slurm doctor\n  nearmetal slurm doctor --conf ./slurm.conf --json\n  nearmetal slurm doctor --from n07.tar.gz --conf ./slurm.conf --node n07",
 		Args:    noArgs,
 	}
 	file := cmd.Flags().String("conf", "", "the slurm.conf `FILE` to read (default: $SLURM_CONF, else /etc/slurm/slurm.conf)")

@@ -28,7 +28,7 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 	stderr.Reset()
-	if status := execute([]string{"check", "--root", dir, "--fleet", "hosts"}, nil, &stdout, &stderr); status != 2 || !strings.Contains(stderr.String(), "--root only reads one captured tree") {
+	if status := execute([]string{"check", "--root", dir, "--fleet", "hosts"}, nil, &stdout, &stderr); status != 2 || !strings.Contains(stderr.String(), "--from only reads one captured tree") {
 		t.Errorf("status %d: %s", status, &stderr)
 	}
 }

@@ -19,7 +19,7 @@ func newSpecImportCommand() *cobra.Command {
 one for nearmetal plan --on vsphere to standard output. Standard error has a
 line for each key that is not in it, those that the toolkit itself ignores among
 them. No value of such a key is shown: it may be a password.`,
-		Example: "  nearmetal spec import --vhpc cluster.conf >cluster.yaml\n  nearmetal plan -f cluster.yaml --host esx1.vsphere.tar.gz",
+		Example: "  nearmetal spec import --vhpc cluster.conf >cluster.yaml\n  nearmetal plan -f cluster.yaml --from esx1.vsphere.tar.gz",
 		Args:    noArgs,
 	}
 	file := cmd.Flags().String("vhpc", "", "the toolkit's `FILE`")

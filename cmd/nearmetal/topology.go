@@ -29,13 +29,17 @@ description (.machine). --vsphere reads an ESXi host by its name in
 the vCenter of GOVC_URL (docs/vsphere.md).`,
 		Example: `  nearmetal topology
   nearmetal topology -o host.svg
-  nearmetal topology --root node17.tar.gz --json
-  lstopo node17.xml && nearmetal topology --hwloc node17.xml
+  nearmetal topology --from node17.tar.gz --json
+  lstopo node17.xml && nearmetal topology --from node17.xml
   nearmetal topology --vsphere esx1.example.com`,
 		Args: noArgs,
 	}
-	root := cmd.Flags().String("root", "", "`HOST`: a folder with sys/ and proc/ in it, an archive, hwloc's XML or a description, instead of this host")
-	xml := cmd.Flags().String("hwloc", "", "hwloc's XML, `FILE`, as lstopo writes it, instead of this host")
+	renamed(cmd, "root", "from")
+	root := cmd.Flags().String("from", "", "`HOST`: a directory with sys/ and proc/ in it, an archive, hwloc's XML or a description, instead of this host")
+	xml := cmd.Flags().String("hwloc", "", "the older form of --from with hwloc's XML")
+	if err := cmd.Flags().MarkHidden("hwloc"); err != nil {
+		panic(err)
+	}
 	vsphere := cmd.Flags().String("vsphere", "", "the ESXi `HOST` of that name or path in vCenter, instead of this host")
 	o := addOutputFlags(cmd, []string{"text", "json", "svg"}, "`FORMAT`: text, json, or svg for a picture")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -44,7 +48,7 @@ the vCenter of GOVC_URL (docs/vsphere.md).`,
 			return err
 		}
 		if *root != "" && *xml != "" {
-			return usagef("--root and --hwloc are both given: one host is shown")
+			return usagef("--from and --hwloc are both given: one host is shown")
 		}
 		if *vsphere != "" && *root+*xml != "" {
 			return usagef("--vsphere and another host are both given: one host is shown")
@@ -109,10 +113,11 @@ addresses, serial numbers, licences, datastores and networks are left out.`,
 		Args: rangeArgs(0, "FILE.tar.gz"),
 	}
 	name := cmd.Flags().String("name", "host", "`NAME` of the host in the archive")
-	root := cmd.Flags().String("root", "/", "`DIR` with sys/ and proc/ in it")
+	renamed(cmd, "root", "from")
+	root := cmd.Flags().String("from", "/", "`DIR` with sys/ and proc/ in it")
 	vsphere := cmd.Flags().String("vsphere", "", "the ESXi `HOST` of that name or path in vCenter, instead of this host")
 	anonymous := cmd.Flags().Bool("anonymous", false, "with --vsphere: leave out whatever shows whose host it is")
-	exclude(cmd, "root", "vsphere")
+	exclude(cmd, "from", "vsphere")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *anonymous && *vsphere == "" {
 			return usagef("--anonymous goes with --vsphere: other captures are anonymous")
@@ -133,7 +138,7 @@ addresses, serial numbers, licences, datastores and networks are left out.`,
 			file = args[0]
 		}
 		if _, err := os.Stat(*root); err != nil {
-			return fmt.Errorf("--root: %w", err)
+			return fmt.Errorf("--from: %w", err)
 		}
 		write := func(w io.Writer) error {
 			if gather != nil {

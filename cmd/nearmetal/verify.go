@@ -49,7 +49,8 @@ could not be read, or what this QEMU cannot show.`,
 	domain := cmd.Flags().String("domain", "", "compare libvirt's domain `NAME` with its XML")
 	connect := addConnectFlag(cmd)
 	flavor := cmd.Flags().String("flavor", "", "compare this VM with the OpenStack flavor in `FILE`, - for standard input")
-	root := cmd.Flags().String("root", "", "with --flavor: a captured tree, `DIR` with sys/ and proc/ in it, instead of this VM")
+	renamed(cmd, "root", "from")
+	root := cmd.Flags().String("from", "", "with --flavor: a captured tree, `DIR` with sys/ and proc/ in it, instead of this VM")
 	if err := cmd.RegisterFlagCompletionFunc("domain", completeDomain); err != nil {
 		panic(err)
 	}
@@ -62,7 +63,7 @@ could not be read, or what this QEMU cannot show.`,
 		case *flavor != "" && (len(args) > 0 || *domain != ""):
 			return usagef("--flavor is for the VM that it runs in: leave out --domain and a cluster's name")
 		case *root != "" && *flavor == "":
-			return usagef("--root goes with --flavor")
+			return usagef("--from goes with --flavor")
 		case *connect != "" && *domain == "":
 			return usagef("--connect goes with --domain")
 		case *flavor != "":
