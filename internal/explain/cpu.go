@@ -258,7 +258,7 @@ func lookTopology(l *laid) verdict {
 		}
 		return found(check.Unknown, "%s", said)
 	}
-	w := l.wanted().Topology
+	w := l.wantedCPU().Topology
 	same := t.Sockets == w.Sockets && t.Dies == w.Dies && t.Cores == w.Cores && t.Threads == w.Threads
 	if same && (l.keeps || !l.pinned() || slices.EqualFunc(l.pins, l.want.Pins, slices.Equal[[]int])) {
 		return found(check.OK, "%s", said)

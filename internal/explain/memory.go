@@ -97,7 +97,7 @@ var memoryRules = []rule{
 			if !l.keeps {
 				return place(l, d)
 			}
-			own, w := numaOf(d), l.wanted().Numa
+			own, w := numaOf(d), l.wantedCPU().Numa
 			if len(l.want.Nodes[0].Distances) == 0 {
 				return false
 			}

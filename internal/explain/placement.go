@@ -433,7 +433,7 @@ func showCPUs(l *laid, d *libvirtxml.Domain) {
 	if d.CPU == nil {
 		d.CPU = &libvirtxml.DomainCPU{}
 	}
-	w := l.wanted()
+	w := l.wantedCPU()
 	d.CPU.Topology = w.Topology
 	if d.CPU.Mode != "" || d.CPU.Model != nil {
 		d.CPU.Cache = w.Cache
@@ -454,7 +454,7 @@ func moveCells(l *laid, d *libvirtxml.Domain) {
 	if old == nil && len(l.want.Nodes) < 2 {
 		return
 	}
-	numa := l.wanted().Numa
+	numa := l.wantedCPU().Numa
 	if old != nil {
 		to := l.movesTo()
 		for i, c := range old.Cell {
@@ -501,8 +501,8 @@ func fillNew(numa, old *libvirtxml.DomainNuma) {
 	}
 }
 
-// wanted returns the cpu element of the wanted VM.
-func (l *laid) wanted() *libvirtxml.DomainCPU {
+// wantedCPU returns the cpu element of the wanted VM.
+func (l *laid) wantedCPU() *libvirtxml.DomainCPU {
 	c := domain.CPU(l.want, host.KVM, l.low(), false)
 	if l.vcpus == 1 && l.spare == 0 {
 		c.Topology.Sockets = 1

@@ -35,7 +35,7 @@ func (it *PaperItem) claim(c *paper.Claim) PaperClaim {
 		case len(c.Times) > 0:
 			ours = e.times(c)
 		case len(c.Percent) > 0:
-			ours = e.ours(c)
+			ours = e.resultsFor(c)
 		}
 		for _, line := range ours {
 			if len(it.Experiments) > 1 {
@@ -85,8 +85,8 @@ func printed(c *paper.Claim, u string) string {
 	return "—"
 }
 
-// ours returns a run's results for a claim, one line for each variant that the claim is about.
-func (e *Experiment) ours(c *paper.Claim) []string {
+// resultsFor returns a run's results for a claim, one line for each variant that the claim is about.
+func (e *Experiment) resultsFor(c *paper.Claim) []string {
 	var out []string
 	for _, v := range e.Sides {
 		variant := e.variant(v)

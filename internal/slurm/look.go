@@ -121,8 +121,8 @@ func lookSelect(s *Site) Finding {
 	return okf("%s, %s", kind, params).at(where)
 }
 
-// wanted returns the GRES that this site needs: VFs only if there are any, or if gres.conf names them.
-func (s *Site) wanted() []string {
+// neededGres returns the GRES that this site needs: VFs only if there are any, or if gres.conf names them.
+func (s *Site) neededGres() []string {
 	if s.Offer != nil && len(s.Offer.VFs) > 0 {
 		return []string{GresVF, GresRegion}
 	}
@@ -138,13 +138,13 @@ func (s *Site) wanted() []string {
 
 func lookGresTypes(s *Site) Finding {
 	v, where := s.value("GresTypes", "")
-	for _, name := range s.wanted() {
+	for _, name := range s.neededGres() {
 		if !has(v, name) {
 			found := "GresTypes=" + v
 			if v == "" {
 				found = "no GresTypes"
 			}
-			return failf("%s", found).at(where).add(s.Conf.File, "GresTypes="+with(v, s.wanted()...))
+			return failf("%s", found).at(where).add(s.Conf.File, "GresTypes="+with(v, s.neededGres()...))
 		}
 	}
 	return okf("%s", v).at(where)
@@ -159,7 +159,7 @@ func lookGresNode(s *Site) Finding {
 	if s.Offer != nil {
 		offer = s.Offer.Value()
 	}
-	for _, name := range s.wanted() {
+	for _, name := range s.neededGres() {
 		if !strings.Contains(","+strings.ToLower(v), ","+name+":") {
 			list := strings.Trim(v+","+offer, ",")
 			return failf("NodeName=%s has Gres=%s", s.Node, v).at(s.NodeLine.Where()).add(s.Conf.File, "NodeName="+s.Node+" … Gres="+list)
@@ -193,12 +193,12 @@ func lookGresConf(s *Site) Finding {
 				run("nearmetal device list", "nearmetal device bind VF")
 		}
 	}
-	for _, name := range s.wanted() {
+	for _, name := range s.neededGres() {
 		if found[name] == "" {
 			return failf("no line has Name=%s", name).add(file, lines...)
 		}
 	}
-	return okf("%s", strings.Join(s.wanted(), ", ")).at(found[GresRegion])
+	return okf("%s", strings.Join(s.neededGres(), ", ")).at(found[GresRegion])
 }
 
 // missing returns the first missing file of a File=, or "". It checks only paths below /dev/vfio. If the host's /dev

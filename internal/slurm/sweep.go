@@ -75,7 +75,7 @@ func (s Sweep) folders(ctx context.Context) (jobs []string, err error) {
 	silent := map[string]bool{} // slurm.confs whose slurmctld did not answer, because a further query would take long
 	for _, name := range names {
 		if j, ok := readLeft(s.State, name); ok {
-			if j.id == s.Except || s.Node != "" && j.node != s.Node || j.again() {
+			if j.id == s.Except || s.Node != "" && j.node != s.Node || j.requeued() {
 				continue
 			}
 			if stays := j.removeLeft(); stays == "" {
@@ -172,8 +172,8 @@ func (j jobFolder) leftPath() string {
 	return filepath.Join(j.state, fmt.Sprintf("%s%d.%s", leftPrefix, j.id, j.node))
 }
 
-// again reports whether the job runs again after it was requeued, with the same number and cgroups.
-func (j jobFolder) again() bool {
+// requeued reports whether the job runs again after it was requeued, with the same number and cgroups.
+func (j jobFolder) requeued() bool {
 	_, err := os.Lstat(j.path())
 	return err == nil || j.attended()
 }

@@ -136,7 +136,7 @@ func TestSweepRemovesCgroups(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(state, "7."+node), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if j, ok := readLeft(state, filepath.Base(left)); !ok || j.uid != 65534 || !j.again() {
+	if j, ok := readLeft(state, filepath.Base(left)); !ok || j.uid != 65534 || !j.requeued() {
 		t.Errorf("%+v, %v", j, ok)
 	}
 	if err := os.Remove(filepath.Join(state, "7."+node)); err != nil {

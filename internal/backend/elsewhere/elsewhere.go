@@ -67,7 +67,7 @@ func Become(program string) error {
 		return fmt.Errorf("%s: this program was built without its backend: make builds it", path)
 	}
 	if consumed != nil {
-		if err := again(consumed); err != nil {
+		if err := rewindStdin(consumed); err != nil {
 			return fmt.Errorf("standard input for %s: %w", program, err)
 		}
 	}
@@ -96,8 +96,8 @@ func find(program string) (string, error) {
 	return "", fmt.Errorf("%s is needed for this, and is neither in %s nor in PATH: make install puts it beside nearmetal", program, filepath.Dir(self))
 }
 
-// again makes standard input begin with stdin, which was read from it: the original file is at its end.
-func again(stdin []byte) error {
+// rewindStdin makes standard input begin with stdin, which was read from it: the original file is at its end.
+func rewindStdin(stdin []byte) error {
 	fd, err := unix.MemfdCreate("stdin", 0)
 	if err != nil {
 		return err

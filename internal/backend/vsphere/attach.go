@@ -96,7 +96,7 @@ func (c *center) findVM(ctx context.Context, id map[string]string) (*types.Manag
 	}
 	if id["id"] != "" {
 		ref := types.ManagedObjectReference{Type: "VirtualMachine", Value: id["id"]}
-		if ok, err := c.ours(ctx, ref, id); err != nil || ok {
+		if ok, err := c.isRecorded(ctx, ref, id); err != nil || ok {
 			return &ref, err
 		}
 		return nil, nil
@@ -121,17 +121,17 @@ func (c *center) child(ctx context.Context, id map[string]string) (*types.Manage
 	if ref.Type != "VirtualMachine" {
 		return nil, nil
 	}
-	ok, err := c.ours(ctx, ref, id)
+	ok, err := c.isRecorded(ctx, ref, id)
 	if err != nil || !ok {
 		return nil, err
 	}
 	return &ref, nil
 }
 
-// ours reports whether a VM exists and is the recorded one: it has the mark, or it has no mark yet and the name,
+// isRecorded reports whether a VM exists and is the recorded one: it has the mark, or it has no mark yet and the name,
 // which ends in 64 random bits of the mark. A vCenter may ignore the settings in a clone's call, which include the
 // mark, and the owner may have died before the next call.
-func (c *center) ours(ctx context.Context, ref types.ManagedObjectReference, id map[string]string) (bool, error) {
+func (c *center) isRecorded(ctx context.Context, ref types.ManagedObjectReference, id map[string]string) (bool, error) {
 	var vm mo.VirtualMachine
 	found, err := c.readOne(ctx, ref, []string{"name", "config.extraConfig"}, &vm)
 	if err != nil || !found {

@@ -68,7 +68,7 @@ func Login(ctx context.Context, a *Access) (*Session, error) {
 	if err := s.login(ctx); err != nil {
 		return nil, err
 	}
-	vc.RoundTripper = &again{RoundTripper: session.KeepAlive(vc.RoundTripper, aliveEvery), s: s}
+	vc.RoundTripper = &relogin{RoundTripper: session.KeepAlive(vc.RoundTripper, aliveEvery), s: s}
 	s.finder = find.NewFinder(vc, true)
 	s.pc = property.DefaultCollector(vc)
 	return s, nil
@@ -138,17 +138,17 @@ func (a *Access) seen(ctx context.Context) string {
 	return soap.ThumbprintSHA256(certs[0])
 }
 
-// again logs in again if the server has ended the session, and repeats the call, which the server has not begun.
-type again struct {
+// relogin logs in again if the server has ended the session, and repeats the call, which the server has not begun.
+type relogin struct {
 	soap.RoundTripper
 	s      *Session
 	mu     sync.Mutex
 	logins atomic.Int64
 }
 
-func (a *again) RoundTrip(ctx context.Context, req, res soap.HasFault) error {
-	before := a.logins.Load()
-	err := a.RoundTripper.RoundTrip(ctx, req, res)
+func (r *relogin) RoundTrip(ctx context.Context, req, res soap.HasFault) error {
+	before := r.logins.Load()
+	err := r.RoundTripper.RoundTrip(ctx, req, res)
 	var out *types.NotAuthenticated
 	if err == nil || !soap.IsSoapFault(err) {
 		return err
@@ -160,25 +160,25 @@ func (a *again) RoundTrip(ctx context.Context, req, res soap.HasFault) error {
 	case *methods.LoginBody, *methods.LogoutBody:
 		return err
 	}
-	if a.login(ctx, before) != nil {
+	if r.login(ctx, before) != nil {
 		return err
 	}
 	reflect.ValueOf(res).Elem().SetZero() // contains the fault
-	return a.RoundTripper.RoundTrip(ctx, req, res)
+	return r.RoundTripper.RoundTrip(ctx, req, res)
 }
 
 // login logs in, unless another call has done so since the number of logins was before.
-func (a *again) login(ctx context.Context, before int64) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.logins.Load() != before {
+func (r *relogin) login(ctx context.Context, before int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.logins.Load() != before {
 		return nil
 	}
 	// A server that has forgotten only half of the session rejects a login in it.
-	a.s.client.SessionManager.Logout(ctx)
-	err := a.s.login(ctx)
+	r.s.client.SessionManager.Logout(ctx)
+	err := r.s.login(ctx)
 	if err == nil {
-		a.logins.Add(1)
+		r.logins.Add(1)
 	}
 	return err
 }

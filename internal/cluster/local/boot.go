@@ -33,7 +33,7 @@ func (e *tooLate) Is(err error) bool { return err == context.DeadlineExceeded }
 // Boot starts the prepared VMs and waits until they are ready and match the plan. If it fails, or ctx ends first, the
 // caller stops and closes them.
 func (m *VMs) Boot(ctx context.Context) error {
-	p, o, reg := m.again.p, m.again.o, m.again.reg
+	p, o, reg := m.restart.p, m.restart.o, m.restart.reg
 	o.events.At(start.StageBoot, 0, len(m.vms))
 	ctx, cancel := context.WithTimeoutCause(ctx, o.BootTimeout, &tooLate{"the VMs were", o})
 	defer cancel()
@@ -88,9 +88,9 @@ func (m *VMs) Boot(ctx context.Context) error {
 		m.net.ReachHosts(m.dialFrom, from)
 	}
 	if again {
-		m.again.o.events = start.Events{} // their receiver is gone when a VM is restarted
+		m.restart.o.events = start.Events{} // their receiver is gone when a VM is restarted
 	} else {
-		m.again.close()
+		m.restart.close()
 	}
 	return context.Cause(ctx) // a VM may have ended between its ready and the last VM's
 }

@@ -16,20 +16,20 @@ import (
 // process starts, as in the first start. Claims and bindings of its devices remain during the restart, so that no
 // other cluster can use them.
 
-// again is the state that a restart of a VM needs.
-type again struct {
+// restartState is what a restart of a VM needs.
+type restartState struct {
 	p   *prepared
 	o   options
 	reg *region.Region // nil: there is none
 }
 
-func (a *again) close() {
-	if a == nil {
+func (s *restartState) close() {
+	if s == nil {
 		return
 	}
-	a.p.close()
-	if a.reg != nil {
-		a.reg.Close()
+	s.p.close()
+	if s.reg != nil {
+		s.reg.Close()
 	}
 }
 
@@ -69,7 +69,7 @@ func (m *VMs) Restart(ctx context.Context, name string) error {
 		m.watched.less()
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, m.again.o.BootTimeout, &tooLate{name + " was", m.again.o})
+	ctx, cancel := context.WithTimeoutCause(ctx, m.restart.o.BootTimeout, &tooLate{name + " was", m.restart.o})
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
@@ -80,7 +80,7 @@ func (m *VMs) Restart(ctx context.Context, name string) error {
 	defer m.stopBy(nil)
 	err := m.net.Again(v.index)
 	if err == nil {
-		err = m.startOne(ctx, v, m.again.o.Spec, m.again.p, m.again.reg)
+		err = m.startOne(ctx, v, m.restart.o.Spec, m.restart.p, m.restart.reg)
 	}
 	if err != nil {
 		end := "it could not be started again: " + err.Error()
@@ -101,10 +101,10 @@ func (m *VMs) Restart(ctx context.Context, name string) error {
 	if err := m.await(ctx, v); err != nil {
 		return errors.Join(err, v.kill())
 	}
-	if m.again.o.NoVerify {
+	if m.restart.o.NoVerify {
 		return nil
 	}
-	return m.verifyStart(ctx, m.again.o, m.again.p.accel)
+	return m.verifyStart(ctx, m.restart.o, m.restart.p.accel)
 }
 
 // leave ends a VM that is about to be restarted, if it runs, and resets its state.

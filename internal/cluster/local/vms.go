@@ -35,7 +35,7 @@ type VMs struct {
 	vms     []*vm
 	watched watched
 	calls   func(port uint16) error // the argument calls of New
-	again   *again
+	restart *restartState
 
 	holding sync.Mutex // serializes Hold, Rename and Restart
 	mu      sync.Mutex // protects giveUp
@@ -96,14 +96,14 @@ func (m *VMs) Prepare(ctx context.Context, s start.Request, ev start.Events) err
 	if err != nil {
 		return err
 	}
-	m.again = &again{p: p, o: o}
+	m.restart = &restartState{p: p, o: o}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := m.reserve(ctx, p, o, notice); err != nil {
 		return err
 	}
-	if m.again.reg, err = m.join(ctx, p, o); err != nil {
+	if m.restart.reg, err = m.join(ctx, p, o); err != nil {
 		return err
 	}
 	m.watched.lost = make(chan error, len(m.vms))
@@ -161,7 +161,7 @@ func (m *VMs) Close() {
 		m.driver.Close()
 	}
 	m.devices.Close()
-	m.again.close()
+	m.restart.close()
 	if m.fences.veil != nil {
 		m.fences.veil.Close()
 	}

@@ -45,7 +45,7 @@ func (p Paths) Install(ctx context.Context, c *Config) (fresh bool, err error) {
 }
 
 func (p Paths) install(c *Config) (fresh bool, err error) {
-	if fresh, err = p.ours(); err != nil {
+	if fresh, err = p.needsHook(); err != nil {
 		return false, err
 	}
 	c.Installed = time.Now().UTC()
@@ -102,8 +102,8 @@ func enough(ctx context.Context, c *Config) error {
 	return err
 }
 
-// ours reports whether the hook has to be created. It fails if another program's hook has its name.
-func (p Paths) ours() (fresh bool, err error) {
+// needsHook reports whether the hook has to be created. It fails if another program's hook has its name.
+func (p Paths) needsHook() (fresh bool, err error) {
 	text, err := os.ReadFile(p.HookFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -162,7 +162,7 @@ func (p Paths) Status(ctx context.Context) (*Status, error) {
 	if s.Regions == nil {
 		s.Regions = []*Region{}
 	}
-	fresh, err := p.ours()
+	fresh, err := p.needsHook()
 	if err != nil {
 		return nil, err
 	}

@@ -134,7 +134,7 @@ func (d *driver) find(ctx context.Context, c *center) error {
 			found++
 		}
 	}
-	if err := once("flavor", d.o.flavor, found); err != nil {
+	if err := exactlyOne("flavor", d.o.flavor, found); err != nil {
 		return err
 	}
 	if err := d.findImage(ctx, c); err != nil {
@@ -155,7 +155,7 @@ func (d *driver) find(ctx context.Context, c *center) error {
 			found++
 		}
 	}
-	return once("network", d.o.network, found)
+	return exactlyOne("network", d.o.network, found)
 }
 
 func (d *driver) findImage(ctx context.Context, c *center) error {
@@ -181,10 +181,11 @@ func (d *driver) findImage(ctx context.Context, c *center) error {
 			}
 		}
 	}
-	return once("image", d.o.image, found)
+	return exactlyOne("image", d.o.image, found)
 }
 
-func once(what, name string, n int) error {
+// exactlyOne fails unless n, the number of images, flavors or networks (what) with that name or ID, is 1.
+func exactlyOne(what, name string, n int) error {
 	switch n {
 	case 1:
 		return nil
@@ -243,7 +244,7 @@ func (d *driver) Prepare(ctx context.Context, p *plan.Plan, record func(backend.
 	if err != nil {
 		return err
 	}
-	if err := d.nobodyElses(ctx, c, p); err != nil {
+	if err := d.checkNames(ctx, c, p); err != nil {
 		return err
 	}
 	if err := d.guarded(ctx, c); err != nil {
@@ -308,8 +309,8 @@ func (d *driver) guarded(ctx context.Context, c *center) error {
 	return errors.New("the cloud's networks have no security groups, so all who are in the VMs' network reach all of their ports: say security=none in the backend's name to go without")
 }
 
-// nobodyElses rejects a cluster whose servers' names are already used.
-func (d *driver) nobodyElses(ctx context.Context, c *center, p *plan.Plan) error {
+// checkNames rejects a cluster whose servers' names are already used.
+func (d *driver) checkNames(ctx context.Context, c *center, p *plan.Plan) error {
 	pages, err := servers.List(c.compute, servers.ListOpts{}).AllPages(ctx)
 	if err != nil {
 		return explain("servers", err)
