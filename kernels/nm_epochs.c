@@ -269,7 +269,7 @@ static int read_options(struct job *j, uint64_t *bytes, int argc, char **argv)
 	if (status >= 0)
 		return status;
 	if (*bytes % 8) {
-		complain("--bytes: %" PRIu64 " is no multiple of 8", *bytes);
+		complain("--bytes: %" PRIu64 " is not a multiple of 8", *bytes);
 		return 2;
 	}
 	return known(only) && known(leave) ? -1 : 2;

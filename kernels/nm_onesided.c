@@ -348,7 +348,7 @@ static int read_options(struct job *j, int argc, char **argv)
 	if (status >= 0)
 		return status;
 	if (j->bytes % 8) {
-		complain("--bytes: %" PRIu64 " is no multiple of 8", j->bytes);
+		complain("--bytes: %" PRIu64 " is not a multiple of 8", j->bytes);
 		return 2;
 	}
 	return -1;

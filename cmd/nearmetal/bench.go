@@ -12,7 +12,7 @@ func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "bench",
 		GroupID: groupProve,
-		Short:   "Measure programs natively and in VMs, in turns",
+		Short:   "Measure programs natively and in VMs, alternating",
 		Long: `Runs benchmarks natively and in VMs in turns, checks every result, and keeps
 what was measured with everything needed to judge it. See docs/bench.md.`,
 		Example: `  nearmetal bench list

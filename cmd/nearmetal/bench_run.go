@@ -49,7 +49,7 @@ type benchFlags struct {
 func newBenchRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run SUITE[/EXPERIMENT]... [flags]",
-		Short: "Run benchmarks, variants in turns",
+		Short: "Run benchmarks, variants alternating",
 		Long: `Runs benchmarks natively and in VMs and keeps the results in a folder, by
 default below nearmetal-bench in the working directory. The variants take turns
 (A B A B); warm-ups are thrown away; a repetition with a wrong answer is no

@@ -193,7 +193,7 @@ func (m *maker) explainPages(vm *VM, r *capacity, ch *chosen, sh *shape, g *grou
 		}
 		switch {
 		case g.memory%p != 0:
-			no = append(no, fmt.Sprintf("%s is no multiple of %s", words.Bytes(g.memory), pageName(p)))
+			no = append(no, fmt.Sprintf("%s is not a multiple of %s", words.Bytes(g.memory), pageName(p)))
 		case most == 0:
 			no = append(no, "no node has free "+pageName(p))
 		default:

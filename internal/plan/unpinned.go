@@ -76,7 +76,7 @@ func (m *maker) unpinned(a *attempt, region *Region, why shortage) (*Plan, error
 	for h, r := range a.capacities {
 		if hosts[h].vcpus > r.cpus {
 			p.Overcommitted = true
-			m.warnings = append(m.warnings, fmt.Sprintf("%s has %d %s for %d vCPUs: they take turns, and MPI programs wait for each other", r.host.Name, r.cpus, words.Plural(r.cpus, "CPU", "CPUs"), hosts[h].vcpus))
+			m.warnings = append(m.warnings, fmt.Sprintf("%s has %d %s for %d vCPUs: vCPUs share them, and ranks wait for each other", r.host.Name, r.cpus, words.Plural(r.cpus, "CPU", "CPUs"), hosts[h].vcpus))
 		} else if hosts[h].vcpus > 0 {
 			m.warnings = append(m.warnings, fmt.Sprintf("%s: vCPUs share its CPUs, not pinned: %s", r.host.Name, why.text))
 		}

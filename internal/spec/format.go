@@ -120,7 +120,7 @@ func vmName(s string) string {
 // port checks a TCP port's number.
 func port(s string) string {
 	if n, err := strconv.Atoi(s); err != nil || n < 1 || n > 65535 {
-		return text.Quote(s) + " is no TCP port: write 1 to 65535"
+		return text.Quote(s) + " is not a TCP port: write 1 to 65535"
 	}
 	return ""
 }

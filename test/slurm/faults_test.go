@@ -81,7 +81,7 @@ func TestSharesAndCrowd(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, read := a.script(t, []string{"-w", "n1", "-n1", "-c1", "--mem=700", "--vm=" + file}, "srun sh -c 'echo here >out' 2>one; srun true 2>two")
-	const warning = "nearmetal: n1: warning: the job has 1 CPU on n1 for 2 vCPUs: they take turns"
+	const warning = "nearmetal: n1: warning: the job has 1 CPU on n1 for 2 vCPUs: vCPUs share them"
 	if one, two := read("one"), said(read("two")); r.code != 0 || read("out") != "here\n" || strings.Count(one, warning) != 1 || two != "" {
 		t.Errorf("%+v\n%s\n%s", r, one, two)
 	}

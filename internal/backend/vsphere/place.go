@@ -125,7 +125,7 @@ func (s *Session) findNetwork(ctx context.Context, p *place) error {
 		}
 	}
 	if f.PortGroup != "" && f.Switch != "" {
-		return fmt.Errorf("vsphere: portGroup is a port group that is there, switch one to make a port group on: write one of them")
+		return fmt.Errorf("vsphere: portGroup names an existing port group, and switch the switch on which to make one: write one of them")
 	}
 	if f.PortGroup != "" {
 		n, err := s.finder.Network(ctx, f.PortGroup)

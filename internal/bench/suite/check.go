@@ -59,7 +59,7 @@ func (r *reader) like(earlier []Experiment, e *Experiment, key string) {
 	}
 	at := slices.IndexFunc(earlier, func(o Experiment) bool { return o.Name == e.Like })
 	if at < 0 {
-		r.failKey(key+".like", "%s is no earlier experiment of this suite", text.Quote(e.Like))
+		r.failKey(key+".like", "%s is not an earlier experiment of this suite", text.Quote(e.Like))
 		return
 	}
 	to, from := reflect.ValueOf(e).Elem(), reflect.ValueOf(earlier[at])

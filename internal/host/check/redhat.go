@@ -46,7 +46,7 @@ var selinuxRow = Row{
 	Why:    "QEMU and virtiofsd run as children of the user's own processes, with their type. A confined one may be kept from /dev/kvm, from namespaces, or from memory without a name.",
 	Source: "docs/files.md; selinux-policy-targeted: unconfined_t",
 	Costs:  "VMs that do not start",
-	Fix:    "semanage login -a -s unconfined_u USER; or a module for his type, by audit2allow (docs/files.md)",
+	Fix:    "semanage login -a -s unconfined_u USER; or a policy module for the user's type, made by audit2allow (docs/files.md)",
 	Needs:  Other, Profiles: onHosts,
 	look: func(f *facts) finding {
 		switch f.line("/sys/fs/selinux/enforce") {

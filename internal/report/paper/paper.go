@@ -185,7 +185,7 @@ func (it *Item) check() error {
 			return fmt.Errorf("%q: a mean is of gains", c.Says)
 		}
 		if !slices.Contains([]string{"", "difference", "mean", "none", "peak"}, c.Measure) {
-			return fmt.Errorf("%q: %q is no way to measure", c.Says, c.Measure)
+			return fmt.Errorf("%q: %q is not a way to measure", c.Says, c.Measure)
 		}
 		for _, v := range slices.Concat(c.Percent, c.Values, c.Times) {
 			if !finite(v) {

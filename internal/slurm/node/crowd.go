@@ -27,7 +27,7 @@ func crowd(c *spec.Cluster, node string, cpus int) (warning string, err error) {
 			vcpus, cpus, what, node, mostOnCPU)
 	}
 	if vcpus > cpus {
-		return fmt.Sprintf("the job has %d %s on %s for %d vCPUs: they take turns, and MPI programs wait for each other", cpus, what, node, vcpus), nil
+		return fmt.Sprintf("the job has %d %s on %s for %d vCPUs: vCPUs share them, and ranks wait for each other", cpus, what, node, vcpus), nil
 	}
 	return "", nil
 }

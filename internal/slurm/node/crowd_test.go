@@ -16,7 +16,7 @@ func TestCrowd(t *testing.T) {
 		{[]spec.Group{{VCPUs: 1}}, 1, "", ""},
 		{[]spec.Group{{Count: 2, VCPUs: 2}}, 4, "", ""},
 		{[]spec.Group{{Count: 4}}, 1, "", ""}, // VMs share the job's CPUs
-		{[]spec.Group{{VCPUs: 8}}, 1, "the job has 1 CPU on n1 for 8 vCPUs: they take turns", ""},
+		{[]spec.Group{{VCPUs: 8}}, 1, "the job has 1 CPU on n1 for 8 vCPUs: vCPUs share them", ""},
 		{[]spec.Group{{Count: 2, VCPUs: 2}, {VCPUs: 1}}, 4, "the job has 4 CPUs on n1 for 5 vCPUs", ""},
 		{[]spec.Group{{VCPUs: 64}}, 1, "", "64 vCPUs on the job's 1 CPU of n1"},
 		{[]spec.Group{{Count: 17, VCPUs: 1}}, 2, "", "17 vCPUs on the job's 2 CPUs of n1"},

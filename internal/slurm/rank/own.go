@@ -98,7 +98,7 @@ func fromPlugin(a *node.Allocation) (err error) {
 	a.Limit = 5 * time.Minute
 	if text := os.Getenv(varBootTimeout); text != "" {
 		if a.Limit, err = time.ParseDuration(text); err != nil || a.Limit <= 0 {
-			return fmt.Errorf("%s=%q is no time", varBootTimeout, text)
+			return fmt.Errorf("%s=%q is not a duration", varBootTimeout, text)
 		}
 	}
 	a.Devices = strings.Fields(os.Getenv(varDevices))
