@@ -20,16 +20,16 @@ func newBenchImportCommand() *cobra.Command {
 		Use:   "import FILE|RUN... --out RUN [--variant LABEL]",
 		Short: "Take over results that were measured otherwise",
 		Long: `Reads outputs of the OSU micro-benchmarks and raw result files of SPEC MPI and
-OMP (.rsf) into the folder of a run, as one variant. Titles of OSU tests are
+OMP (.rsf) into the directory of a run, as one variant. Titles of OSU tests are
 compared whole: an unknown title or column is refused, and nothing is imported.
-Prefixes of mpirun --tag-output and srun -l are read over. Values that their
-program reports as wrong are stored as failed. Called again with the same
---out and another --variant it adds that one; the first is the baseline. Called
-again with a variant that is there it adds values, such as those of more ranks.
-Ranks and threads are those that the .rsf names, or those of --ranks, --threads.
+Prefixes of mpirun --tag-output and srun -l are skipped. Values that their
+program reports as wrong are stored as failed. Called again with the same --out
+and another --variant, it adds that variant; the first is the baseline. Called
+again with an existing variant, it adds values, such as those of more ranks.
+Ranks and threads come from the .rsf, or from --ranks and --threads.
 
-A folder of a run is taken over, too: its variants of VMs that nearmetal did not
-make (bench run --kind vm), with the machine and its checks.`,
+From the directory of another run it imports the variants of VMs that nearmetal
+did not make (bench run --kind vm), with the machine and its checks.`,
 		Example: `  nearmetal bench import native/*.rsf --out spec --variant native.32
   nearmetal bench import vm/*.rsf --out spec --variant VM.32.128 --kind vm
   nearmetal bench import nearmetal-bench/ec2 --out nearmetal-bench/mine
@@ -62,7 +62,7 @@ make (bench run --kind vm), with the machine and its checks.`,
 		}
 		switch {
 		case *out == "":
-			return usagef("import needs --out: the folder of the run")
+			return usagef("import needs --out: the directory of the run")
 		case *label == "":
 			return usagef("import needs --variant: the label of what was measured")
 		case *kind != "native" && *kind != "vm":

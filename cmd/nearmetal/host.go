@@ -35,12 +35,12 @@ type recovered struct {
 func newHostRecoverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "recover [--json]",
-		Short: "Undo what was left half done",
-		Long: `Undoes the changes of commands that were killed before their end. What ended
-well (VFs that were made, devices handed to users) stays; a reboot takes that
-along. On a host with Slurm it also removes what jobs have left whose epilog did
-not run: VMs, VFs, huge pages, folders. A job that runs is left alone. Run it at
-boot and in the epilog of jobs: where nothing is to be done it is quick.`,
+		Short: "Undo changes of commands that were killed",
+		Long: `Undoes the changes of commands that were killed before their end. Completed
+changes (VFs, devices of users) stay until the next reboot. On a host with Slurm
+it also removes the VMs, VFs, huge pages and directories of jobs whose epilog
+did not run; running jobs are not touched. Run it at boot and in the epilog of
+jobs: if there is nothing to undo, it ends at once.`,
 		Example: "  nearmetal host recover",
 		Args:    noArgs,
 	}

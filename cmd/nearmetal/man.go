@@ -200,7 +200,7 @@ With 1, an internal error shows where it arose.
 .SH FILES
 .TP
 \fI/etc/nearmetal/config.yaml\fP, \fI~/.config/nearmetal/config.yaml\fP
-Defaults of the site and of the user, and beside them the folder templates: nearmetal\-cluster(5).
+Defaults of the site and of the user, and beside them the directory templates: nearmetal\-cluster(5).
 .TP
 \fI$XDG_RUNTIME_DIR/nearmetal/NAME\fP or \fI/tmp/nearmetal\-UID/NAME\fP
 A running cluster: its record, journal, control socket and consoles.

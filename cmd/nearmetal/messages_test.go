@@ -30,7 +30,7 @@ func TestMessages(t *testing.T) {
 		{[]string{"restart", "demo"}, 2, "restart needs one VM: demo/vm0; for all: down, then up"},
 		{[]string{"traffic", "nope"}, exitFailure, "nope: no such file or directory"},
 		{[]string{"run", "--", "./nope"}, 127, "./nope: no such program on this host, whose files the VMs have"},
-		{[]string{"report", run, "-o", "out.pdf"}, 2, "-o out.pdf: the page is HTML, so name it FILE.html; a folder that is to be made ends with /"},
+		{[]string{"report", run, "-o", "out.pdf"}, 2, "-o out.pdf: the page is HTML, so name it FILE.html; a directory that is to be made ends with /"},
 		{[]string{"report", run, "-o", "none/out.html"}, exitFailure, "cannot write none/out.html: no such file or directory"},
 		{[]string{"plan", "--svg", "none/plan.svg"}, exitFailure, "cannot write none/plan.svg: no such file or directory"},
 		{[]string{"topology", "gather", "none/a.tar.gz"}, exitFailure, "cannot write none/a.tar.gz: no such file or directory"},

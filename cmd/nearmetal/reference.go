@@ -19,7 +19,7 @@ func newReferenceCommand() *cobra.Command {
 		Hidden:  true,
 		GroupID: groupSelf,
 		Short:   "Write the reference of nearmetal's commands, docs/reference/commands.md",
-		Long:    "Writes a page of Markdown with every command, its flags and its examples, and the schemas of --json to the folder json beside it.",
+		Long:    "Writes a page of Markdown with every command, its flags and its examples, and the schemas of --json to the directory json beside it.",
 		Example: "  nearmetal reference docs/reference/commands.md",
 		Args:    exactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,7 +46,7 @@ Environment: NO_COLOR switches colours off, and so does TERM=dumb, which also
 replaces live progress by plain lines. NEARMETAL_DEBUG=1 shows where an internal
 error arose.
 
-What --json prints has a schema in the folder json beside this page. Fields are added to it; none is removed
+What --json prints has a schema in the directory json beside this page. Fields are added to it; none is removed
 or changed before the next major version.
 
 `, root.Long)

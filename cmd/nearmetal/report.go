@@ -25,14 +25,14 @@ func newReportCommand() *cobra.Command {
 		Use:     "report [RUN...] [flags]",
 		GroupID: groupProve,
 		Short:   "Make the report of a run of benchmarks: a page, pictures, text",
-		Long: `Reads the folders that nearmetal bench run left and writes what they show: for
-each experiment the verdict (is the VM within the tolerance?), the plots and the
-tables. The page is one file that needs no network; pictures are the same plots,
-each in a file. The tolerance is the loss that is accepted: the cores kept back
-for the host over all cores, as computed for the run, or what --tolerance says.
-Without -o the page is report.html in the folder of the first run, and a
-summary is shown here. With --paper and no run it lists what the paper prints
-and how to measure it. Times of emulated VMs are marked and enter no verdict.`,
+		Long: `Reads the directories of nearmetal bench run and writes a page with the verdict
+(is the VM within the tolerance?), the plots and the tables of each experiment.
+The page is one file that needs no network; pictures are the same plots, each in
+a file. The tolerance is the accepted loss: the share of the cores that the run
+kept back for the host, or the value of --tolerance. Without -o the page is
+report.html in the directory of the first run, and a summary is printed. With
+--paper and no run it lists what the paper prints and how to measure it. Times
+of emulated VMs are marked and enter no verdict.`,
 		Example: `  nearmetal report nearmetal-bench/demo
   nearmetal report nearmetal-bench/demo -o vms.html --tolerance 5%
   nearmetal report nearmetal-bench/demo -o figures --format svg,png
@@ -54,7 +54,7 @@ func newBenchReportCommand() *cobra.Command {
 
 // addReportFlags makes cmd write reports: its arguments are folders of runs.
 func addReportFlags(cmd *cobra.Command) {
-	output := cmd.Flags().StringP("output", "o", "", "the page's `FILE.html`, or a folder for all that is written")
+	output := cmd.Flags().StringP("output", "o", "", "the page's `FILE.html`, or a directory for all that is written")
 	formats := cmd.Flags().StringSlice("format", []string{"html", "text"}, "the `FORMATS` that are written: "+strings.Join(reporting.Formats, ", ")+"; or json alone, the same as --json")
 	tolerance := cmd.Flags().String("tolerance", "", "`LOSS` of performance that is accepted, like 5%, 0.05 or 4/48 (default: computed)")
 	cmd.Flags().StringVar(tolerance, "gauge", "", "the old name of --tolerance")
@@ -170,10 +170,10 @@ func writeReport(cmd *cobra.Command, p *terminal.Progress, r *reporting.Report, 
 		}
 		page = filepath.Join(output, "report.html")
 	case !slices.Contains([]string{".html", ".htm"}, strings.ToLower(filepath.Ext(output))):
-		return usagef("-o %s: the page is HTML, so name it FILE.html; a folder that is to be made ends with /", output)
+		return usagef("-o %s: the page is HTML, so name it FILE.html; a directory that is to be made ends with /", output)
 	default:
 		if !slices.Contains(formats, "html") {
-			return usagef("-o %s is a file, and of %s there are several: name a folder", output, strings.Join(formats, " and "))
+			return usagef("-o %s is a file, and of %s there are several: name a directory", output, strings.Join(formats, " and "))
 		}
 		folder = strings.TrimSuffix(output, filepath.Ext(output)) + "-plots"
 	}

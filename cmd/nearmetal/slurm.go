@@ -114,7 +114,7 @@ func newSlurmExampleCommand() *cobra.Command {
 		Short: "Print a working Slurm configuration for this host",
 		Long: `Prints slurm.conf, gres.conf, cgroup.conf, mpi.conf, plugstack.conf and
 job_submit.lua that work together on this host as they are. --dir writes
-them into a folder instead, where none of them may be yet.`,
+them into a directory instead, where none of them may be yet.`,
 		Example: "  nearmetal slurm example\n  nearmetal slurm example --file job_submit.lua\n  nearmetal slurm example --dir /etc/slurm",
 		Args:    noArgs,
 	}

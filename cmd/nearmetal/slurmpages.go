@@ -22,9 +22,9 @@ func newSlurmPagesCommand() *cobra.Command {
 	var job hugepage.Job
 	var a node.Allocation
 	flags := func(c *cobra.Command) *cobra.Command {
-		c.Flags().StringVar(&root, "root", "", "a folder with sys and var in it, instead of this host")
+		c.Flags().StringVar(&root, "root", "", "a directory with sys and var in it, instead of this host")
 		c.Flags().StringVar(&job.Name, "job", "", "`JOB.NODE`")
-		c.Flags().StringVar(&job.State, "state", "/run/nearmetal-slurm", "the plugin's folder of running jobs")
+		c.Flags().StringVar(&job.State, "state", "/run/nearmetal-slurm", "the plugin's directory of running jobs")
 		return c
 	}
 	keep := flags(&cobra.Command{
@@ -52,7 +52,7 @@ func newSlurmPagesCommand() *cobra.Command {
 	keep.Flags().StringVar(&a.Accel, "accel", "auto", "the site's choice of auto, kvm or tcg")
 	back := flags(&cobra.Command{
 		Use:     "return [flags]",
-		Short:   "Give a job's huge pages back; and those of all whose folders are gone",
+		Short:   "Give a job's huge pages back; and those of all whose directories are gone",
 		Example: "  nearmetal slurm-pages return --job 7.n1",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {

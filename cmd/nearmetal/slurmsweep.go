@@ -21,9 +21,9 @@ func newSlurmSweepCommand() *cobra.Command {
 		Args:    noArgs,
 	}
 	var s slurm.Sweep
-	cmd.Flags().StringVar(&s.Root, "root", "", "a folder with sys, dev, run and var in it, instead of this host")
-	cmd.Flags().StringVar(&s.State, "state", slurm.DefaultState, "the plugin's folder of running jobs")
-	cmd.Flags().StringVar(&s.Node, "node", "", "Slurm's `NAME` of this node; others' folders are left alone")
+	cmd.Flags().StringVar(&s.Root, "root", "", "a directory with sys, dev, run and var in it, instead of this host")
+	cmd.Flags().StringVar(&s.State, "state", slurm.DefaultState, "the plugin's directory of running jobs")
+	cmd.Flags().StringVar(&s.Node, "node", "", "Slurm's `NAME` of this node; others' directories are left alone")
 	cmd.Flags().Uint32Var(&s.Except, "except", 0, "the `NUMBER` of a job that is left alone")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return sweepJobs(cmd, s) }
 	return cmd

@@ -27,8 +27,8 @@ func newSlurmVFCommand() *cobra.Command {
 	}
 	var l slurm.LeaseRequest
 	flags := func(c *cobra.Command) *cobra.Command {
-		c.Flags().StringVar(&l.Root, "root", "", "a folder with sys, dev, run and var in it, instead of this host")
-		c.Flags().StringVar(&l.State, "state", slurm.DefaultState, "the plugin's folder of running jobs")
+		c.Flags().StringVar(&l.Root, "root", "", "a directory with sys, dev, run and var in it, instead of this host")
+		c.Flags().StringVar(&l.State, "state", slurm.DefaultState, "the plugin's directory of running jobs")
 		c.Flags().StringVar(&l.Job, "job", "", "`JOB.NODE`")
 		return c
 	}

@@ -60,7 +60,7 @@ func Find(path string) (*Image, error) {
 		}
 		return nil, nil
 	case !fi.Mode().IsRegular():
-		return nil, errors.New("it is neither a folder nor a file")
+		return nil, errors.New("it is neither a directory nor a file")
 	}
 	kind, err := kindOf(path)
 	if err != nil {
@@ -167,7 +167,7 @@ func (i *Image) Unpack(ctx context.Context, d *cache.Dir, notice func(string)) (
 func whole(root string) error {
 	fi, err := os.Lstat(root)
 	if err != nil || !fi.IsDir() {
-		return errors.New("no folder came out of it")
+		return errors.New("no directory came out of it")
 	}
 	for _, p := range []string{"bin/sh", "usr/bin/sh"} {
 		if _, err := os.Lstat(filepath.Join(root, p)); err == nil {

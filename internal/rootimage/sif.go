@@ -95,7 +95,7 @@ func sifRoot(path string) (int64, error) {
 		case d.FileSystem == sifEncrypted:
 			return 0, errors.New("the system in the SIF is encrypted")
 		case d.FileSystem != sifSquashfs:
-			return 0, errors.New("the system in the SIF is not squashfs: apptainer build --sandbox FOLDER makes a folder of it, which can be named")
+			return 0, errors.New("the system in the SIF is not squashfs: apptainer build --sandbox DIR makes a directory of it, which can be named")
 		case string(d.Arch[:]) != sifAMD64:
 			return 0, errors.New("the system in the SIF is not for x86-64")
 		case d.Offset < 0 || d.Size <= 0 || d.Offset > fi.Size() || d.Size > fi.Size()-d.Offset:

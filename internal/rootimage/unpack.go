@@ -34,7 +34,7 @@ var packages = map[string]string{
 func (i *Image) needs() error {
 	for _, p := range programs[i.Kind] {
 		if _, err := exec.LookPath(p); err != nil {
-			return fmt.Errorf("%s is missing, which unpacks this %s: install %s, or unpack it yourself and name the folder", p, i.Kind, packages[p])
+			return fmt.Errorf("%s is missing, which unpacks this %s: install %s, or unpack it yourself and name the directory", p, i.Kind, packages[p])
 		}
 	}
 	return nil
@@ -132,7 +132,7 @@ func archiveKind(path string) (string, error) {
 	if docker {
 		return "docker-archive", nil
 	}
-	return "", errors.New("it is a tar archive, and no OCI image in one: unpack it, and name the folder")
+	return "", errors.New("it is a tar archive, and no OCI image in one: unpack it, and name the directory")
 }
 
 // guestfs returns the variables that libguestfs needs: it uses any /dev/kvm, and fails if that does not work.

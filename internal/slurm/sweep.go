@@ -218,7 +218,7 @@ func processes() []string {
 }
 
 // errNoSlurm reports that squeue is missing.
-var errNoSlurm = errors.New("squeue is not found: is Slurm's bin folder in PATH?")
+var errNoSlurm = errors.New("squeue is not found: is Slurm's bin directory in PATH?")
 
 // over queries slurmctld whether the job is over on its node.
 func (j jobFolder) over(ctx context.Context) (bool, error) {

@@ -99,7 +99,7 @@ func TestBenchAgain(t *testing.T) {
 	oneLine(t, nm(t, "bench", "run", "own", "--suite", file, "--variants", "native").want(t, 125, "another benchmark runs on this machine"))
 	// What is wrong with a request is said at once, and not when the other has ended.
 	oneLine(t, nm(t, "bench", "run", "wrf", "--variants", "native", "--wait").want(t, 125, "build WRF and set WRF_RUN"))
-	oneLine(t, nm(t, "bench", "run", "--resume", "/no/such", "--wait").want(t, 125, "is not a folder of a run that can go on"))
+	oneLine(t, nm(t, "bench", "run", "--resume", "/no/such", "--wait").want(t, 125, "is not a directory of a run that can go on"))
 	first.Process.Signal(syscall.SIGKILL)
 	first.Wait()
 	nm(t, "-q", "bench", "run", "--resume", out, "--wait").want(t, 0)
@@ -130,9 +130,9 @@ func TestBenchBadInput(t *testing.T) {
 		{[]string{"run", "osu", "--cores", "100000", "--variants", "native"}, 2, "this run may use"},
 		{[]string{"run", "osu", "--mpi", "openmpy", "--variants", "native"}, 125, "did you mean openmpi?"},
 		{[]string{"run", "wrf", "--variants", "native"}, 125, "build WRF and set WRF_RUN"},
-		{[]string{"run", "--resume", "/no/such"}, 125, "is not a folder of a run that can go on"},
+		{[]string{"run", "--resume", "/no/such"}, 125, "is not a directory of a run that can go on"},
 		{[]string{"show", "osu/x"}, 2, "there is no experiment of osu"},
-		{[]string{"compare", "/etc", "/etc"}, 125, "is not a folder of a benchmark run"},
+		{[]string{"compare", "/etc", "/etc"}, 125, "is not a directory of a benchmark run"},
 		{[]string{"import", "/etc/hostname", "--out", filepath.Join(t.TempDir(), "x"), "--variant", "a"}, 125, "neither an output of the OSU"},
 	} {
 		oneLine(t, nm(t, append([]string{"bench"}, c.args...)...).want(t, c.code, c.want))

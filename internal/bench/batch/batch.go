@@ -78,7 +78,7 @@ func Run(ctx context.Context, q Request, tell func(line string)) error {
 		return errors.New("--nodes needs Slurm, and sbatch is not found in PATH")
 	}
 	if err := os.MkdirAll(q.Dir, 0o755); err != nil {
-		return fmt.Errorf("cannot make the run's folder: %w", err)
+		return fmt.Errorf("cannot make the run's directory: %w", err)
 	}
 	var wait sync.WaitGroup
 	var mu sync.Mutex

@@ -34,7 +34,7 @@ func Add(dir string, v record.Variant, results []*Result, version string, comman
 			return 0, err
 		}
 	} else if err := os.MkdirAll(dir, 0o755); err != nil {
-		return 0, fmt.Errorf("cannot make the run's folder: %w", err)
+		return 0, fmt.Errorf("cannot make the run's directory: %w", err)
 	}
 	now := time.Now().UTC()
 	if run.Started.IsZero() {

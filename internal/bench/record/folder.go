@@ -51,7 +51,7 @@ func LoadRun(dir string) (*Run, error) {
 	f, err := open(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return nil, fmt.Errorf("%s is not a folder of a benchmark run: it has no %s (nearmetal bench run makes one)", dir, RunFile)
+		return nil, fmt.Errorf("%s is not a directory of a benchmark run: it has no %s (nearmetal bench run makes one)", dir, RunFile)
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the run: %w", err)
 	}

@@ -52,7 +52,7 @@ func TestBadRuns(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := LoadRun(t.TempDir()); err == nil || !strings.Contains(err.Error(), "is not a folder of a benchmark run") {
+	if _, err := LoadRun(t.TempDir()); err == nil || !strings.Contains(err.Error(), "is not a directory of a benchmark run") {
 		t.Errorf("an empty folder: %v", err)
 	}
 }

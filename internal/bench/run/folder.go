@@ -52,7 +52,7 @@ type progressLine struct {
 // create makes a run's directory with its request in it.
 func create(dir string, q *Request) (*folder, error) {
 	if err := os.MkdirAll(filepath.Join(dir, logsDir), 0o755); err != nil {
-		return nil, fmt.Errorf("cannot make the run's folder: %w", err)
+		return nil, fmt.Errorf("cannot make the run's directory: %w", err)
 	}
 	text, err := json.MarshalIndent(q, "", " ")
 	if err != nil {
@@ -207,7 +207,7 @@ func LoadRequest(dir string) (*Request, error) {
 		text, err = os.ReadFile(filepath.Join(dir, oldRequestFile))
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s is not a folder of a run that can go on: it has no %s", dir, requestFile)
+		return nil, fmt.Errorf("%s is not a directory of a run that can go on: it has no %s", dir, requestFile)
 	} else if err != nil {
 		return nil, fmt.Errorf("cannot read the run's request: %w", err)
 	}

@@ -25,7 +25,7 @@ func JobVMs(dir, file string, variants []Variant) ([]batch.VM, error) {
 				return nil, err
 			}
 			if err := os.MkdirAll(dir, 0o755); err != nil {
-				return nil, fmt.Errorf("cannot make the run's folder: %w", err)
+				return nil, fmt.Errorf("cannot make the run's directory: %w", err)
 			}
 			vm.Value = filepath.Join(dir, v.Label+".yaml")
 			if err := os.WriteFile(vm.Value, text, 0o644); err != nil {

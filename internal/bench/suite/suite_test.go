@@ -212,7 +212,7 @@ experiments:
 		t.Errorf("%+v", c)
 	}
 	for _, name := range []string{"c", "nobody"} {
-		if _, err := Parse("t.yaml", []byte(strings.Replace(text, "LIKE", name, 1))); err == nil || !strings.Contains(err.Error(), "no earlier experiment") {
+		if _, err := Parse("t.yaml", []byte(strings.Replace(text, "LIKE", name, 1))); err == nil || !strings.Contains(err.Error(), "not an earlier experiment") {
 			t.Errorf("like %s: %v", name, err)
 		}
 	}

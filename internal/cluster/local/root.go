@@ -39,7 +39,7 @@ func openRoot(ctx context.Context, o options, notice func(string)) error {
 		s.Root = dir
 	}
 	if o.Launcher != "" && !hasProgram(s, o.Launcher) {
-		return fmt.Errorf("root %s has no %s (in %s): install the MPI library there, or add its folder to PATH with env: in the cluster file", given, o.Launcher, strings.Join(rootPath, ", "))
+		return fmt.Errorf("root %s has no %s (in %s): install the MPI library there, or add its directory to PATH with env: in the cluster file", given, o.Launcher, strings.Join(rootPath, ", "))
 	}
 	return nil
 }
