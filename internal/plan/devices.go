@@ -20,6 +20,7 @@ func (m *maker) devices(vm *VM, r *capacity, sp *placement, pools [][]string) {
 			if dev.PF != "" {
 				d.PF = dev.PF
 			}
+			d.HideROM = !dev.IsVF() && isNetworkCard(dev.Class)
 		}
 		if pool.node >= 0 {
 			d.HostNode = r.nodes[pool.node].id
@@ -36,3 +37,7 @@ func (m *maker) devices(vm *VM, r *capacity, sp *placement, pools [][]string) {
 		vm.Devices = append(vm.Devices, d)
 	}
 }
+
+// isNetworkCard reports whether a PCI class (24 bits) is a network controller's, or an InfiniBand controller's of the
+// earlier serial bus class (PCI Code and ID Assignment Specification).
+func isNetworkCard(class int) bool { return class>>16 == 0x02 || class>>8 == 0x0c06 }

@@ -428,3 +428,36 @@ func FuzzLoad(f *testing.F) {
 		MakeMove(p, h, spec.Placement{}, Ledger{})
 	})
 }
+
+// A whole network card has no option ROM in the VM. Others have, and VFs have none anyway.
+func TestHideROM(t *testing.T) {
+	for class, want := range map[int]bool{0x020000: true, 0x020700: true, 0x0c0600: true, 0x030200: false, 0x120000: false} {
+		if isNetworkCard(class) != want {
+			t.Errorf("class %06x: %v", class, !want)
+		}
+	}
+	h := machine(t, "r740")
+	var whole, vfs int
+	for i := range h.Devices {
+		d := &h.Devices[i]
+		if d.Class>>16 != 0x02 {
+			continue
+		}
+		c := clusterOf(spec.Placement{}, spec.Group{Count: 1, VCPUs: 2, Memory: 1 << 30, Devices: []spec.Device{{Type: "pci", Address: d.Address}}})
+		p, err := Make(c, []topology.Host{h}, Ledger{})
+		if err != nil {
+			continue // a bridge's group, or the host's own
+		}
+		if d.IsVF() {
+			vfs++
+		} else {
+			whole++
+		}
+		if got := p.VMs[0].Devices[0].HideROM; got == d.IsVF() {
+			t.Errorf("%s (VF: %v): %v", d.Address, d.IsVF(), got)
+		}
+	}
+	if whole == 0 || vfs == 0 {
+		t.Errorf("%d whole cards and %d VFs were planned", whole, vfs)
+	}
+}

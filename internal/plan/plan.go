@@ -71,6 +71,9 @@ type Device struct {
 	Name     string `json:"name,omitempty" yaml:"name,omitempty"`
 	// Dynamic: the backend chooses any function with the same vendor and device IDs when the VM starts.
 	Dynamic bool `json:"dynamic,omitempty" yaml:"dynamic,omitempty"`
+	// HideROM: the guest does not see its option ROM. That of a whole network card waits for a boot server (FlexBoot, PXE)
+	// at each start of a VM.
+	HideROM bool `json:"hideROM,omitempty" yaml:"hideROM,omitempty"`
 }
 
 // Region is the memory shared by the VMs of one host.

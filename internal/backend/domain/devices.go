@@ -74,7 +74,7 @@ func AddDevices(d *libvirtxml.Domain, vm *plan.VM, low lower.Machine) error {
 			}
 			chassis++
 			index := add(port)
-			place(d, host, at(index, 0))
+			place(d, host, at(index, 0), vm.Devices[i].HideROM)
 		}
 		return nil
 	}
@@ -128,8 +128,9 @@ func setHole(d *libvirtxml.Domain, bytes uint64) {
 	})
 }
 
-// place assigns a guest address to a function of the host, which is added to a domain that lacks it.
-func place(d *libvirtxml.Domain, host *libvirtxml.DomainAddressPCI, guest *libvirtxml.DomainAddress) {
+// place assigns a guest address to a function of the host, which is added to a domain that lacks it, without its option
+// ROM if hideROM.
+func place(d *libvirtxml.Domain, host *libvirtxml.DomainAddressPCI, guest *libvirtxml.DomainAddress, hideROM bool) {
 	for i := range d.Devices.Hostdevs {
 		h := &d.Devices.Hostdevs[i]
 		if p := h.SubsysPCI; p != nil && p.Source != nil && p.Source.Address != nil && FormatAddress(p.Source.Address) == FormatAddress(host) {
@@ -144,12 +145,17 @@ func place(d *libvirtxml.Domain, host *libvirtxml.DomainAddressPCI, guest *libvi
 			return
 		}
 	}
+	var rom *libvirtxml.DomainROM
+	if hideROM {
+		rom = &libvirtxml.DomainROM{Bar: "off"}
+	}
 	d.Devices.Hostdevs = append(d.Devices.Hostdevs, libvirtxml.DomainHostdev{
 		Managed: "no", // `nearmetal device` or the administrator has bound it to vfio-pci
 		SubsysPCI: &libvirtxml.DomainHostdevSubsysPCI{
 			Driver: &libvirtxml.DomainHostdevSubsysPCIDriver{Name: "vfio"},
 			Source: &libvirtxml.DomainHostdevSubsysPCISource{Address: host},
 		},
+		ROM:     rom,
 		Address: guest,
 	})
 }

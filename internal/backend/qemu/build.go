@@ -312,7 +312,7 @@ func (m *Machine) useDevices(vm plan.VM, low lower.Machine) error {
 func (m *Machine) useSlots(vm plan.VM, bus string, devices []int) {
 	for _, i := range devices {
 		port := fmt.Sprintf("port%d", i)
-		m.use(rootPort{port, bus, i + 1}, hostDevice{vm.Devices[i].Address, port})
+		m.use(rootPort{port, bus, i + 1}, hostDevice{vm.Devices[i].Address, port, vm.Devices[i].HideROM})
 	}
 }
 

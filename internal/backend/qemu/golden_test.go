@@ -49,7 +49,7 @@ func goldenCases() []goldenCase {
 		Devices: []plan.Device{
 			{Kind: "vfio", Address: "0000:41:10.0", Node: 1},
 			{Kind: "vfio", Address: "0000:41:10.1", Node: 1},
-			{Kind: "vfio", Address: "0000:01:00.0", Node: -1},
+			{Kind: "vfio", Address: "0000:01:00.0", Node: -1, HideROM: true},
 		},
 	}
 	expanders := nodes // with BARs that need a window, and wide addresses

@@ -64,6 +64,7 @@ func (p rootPort) Args() []string {
 type hostDevice struct {
 	Address string // 0000:41:10.0
 	Port    string // its root port
+	HideROM bool   // the guest does not see its option ROM
 }
 
 func (d hostDevice) Valid() error {
@@ -74,5 +75,9 @@ func (d hostDevice) Valid() error {
 }
 
 func (d hostDevice) Args() []string {
-	return []string{"-device", option("vfio-pci", "host="+d.Address, "bus="+d.Port)}
+	words := []string{"host=" + d.Address, "bus=" + d.Port}
+	if d.HideROM {
+		words = append(words, "rombar=0")
+	}
+	return []string{"-device", option("vfio-pci", words...)}
 }
