@@ -1,4 +1,4 @@
-/* What nearmetal does for a job as root: it leases VFs and reserves huge pages. */
+/* Operations that nearmetal executes for a job as root: it leases VFs and reserves huge pages. */
 #ifndef NM_ASROOT_H_
 #define NM_ASROOT_H_
 

@@ -1,4 +1,4 @@
-/* What root does on a host for a job and its VMs. */
+/* Operations of root on a host for a job and its VMs. */
 #ifndef NM_NODE_H_
 #define NM_NODE_H_
 

@@ -1,7 +1,6 @@
-// Command nearmetal-task stands in the place of a task of a Slurm step and runs the task's command
-// in a VM of the job; the SPANK plugin starts it, once for each rank. It is a program of its own, of
-// little else than package rank: the start of nearmetal itself costs four times as
-// much, and 64 ranks on a node pay it at the same moment.
+// Command nearmetal-task replaces a task of a Slurm step and runs the task's command in a VM of the job; the SPANK
+// plugin starts it once per rank. It is a separate program that contains little more than package rank: starting
+// nearmetal costs four times as much, and 64 ranks on a node start at the same moment.
 package main
 
 import (
@@ -16,7 +15,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// exitFailure is the status where the wrapper itself failed, as nearmetal's: the command's own is often 1.
+// exitFailure is the status if the wrapper itself failed, the same as nearmetal's: the command's own is often 1.
 const exitFailure = 125
 
 func main() {
@@ -24,8 +23,8 @@ func main() {
 	os.Exit(run(os.Args, session.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
-// run runs the task and returns the status to exit with. Where a signal ended the command it
-// does not return: this process ends by the same.
+// run runs the task and returns the status to exit with. If a signal ended the command, it does not return: this
+// process ends by the same signal.
 func run(args []string, s session.Streams) (status int) {
 	defer func() {
 		if cause := recover(); cause != nil {

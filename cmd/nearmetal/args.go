@@ -10,8 +10,8 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// noneEmpty refuses empty words, as variables leave them that are not set, before check sees them: no command may take one
-// for a word that was left out. Arguments of a program that is run may be empty.
+// noneEmpty refuses empty arguments, which unset variables leave, before check sees them: no command may mistake one
+// for an omitted argument. Arguments of a program that is run may be empty.
 func noneEmpty(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		words := args
@@ -43,12 +43,12 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// exactArgs wants one argument for each name, such as "DIR".
+// exactArgs requires one argument for each name, such as "DIR".
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return rangeArgs(len(names), names...)
 }
 
-// rangeArgs wants at least least arguments and at most one for each name.
+// rangeArgs requires at least least arguments and at most one for each name.
 func rangeArgs(least int, names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -61,7 +61,7 @@ func rangeArgs(least int, names ...string) cobra.PositionalArgs {
 	}
 }
 
-// atLeastOne wants one argument or more; name is what they are.
+// atLeastOne requires one argument or more; name describes them.
 func atLeastOne(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -71,7 +71,7 @@ func atLeastOne(name string) cobra.PositionalArgs {
 	}
 }
 
-// oneOf wants one argument, a word of the list; name says what it is.
+// oneOf requires one argument, a word of the list; name describes it.
 func oneOf(name string, words ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {

@@ -25,7 +25,7 @@ what was measured with everything needed to judge it. See docs/bench.md.`,
 	return cmd
 }
 
-// addSuiteFlag adds --suite. The function that it returns reads all suites.
+// addSuiteFlag adds --suite. The returned function reads all suites.
 func addSuiteFlag(cmd *cobra.Command) func() ([]*suite.Suite, error) {
 	files := cmd.Flags().StringArray("suite", nil, "a suite `FILE` besides nearmetal's own and those in ~/.config/nearmetal/suites; repeatable")
 	if err := cmd.RegisterFlagCompletionFunc("suite", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -55,7 +55,7 @@ func completeSuites(_ *cobra.Command, _ []string, typed string) ([]string, cobra
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeRuns completes folders of runs.
+// completeRuns completes directories of runs.
 func completeRuns(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }

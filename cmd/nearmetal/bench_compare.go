@@ -62,7 +62,7 @@ the exit status 3. What was measured in emulated VMs is left out.`,
 	return cmd
 }
 
-// loadRun reads a run and reports what of it was left out.
+// loadRun reads a run and reports the parts that were left out.
 func loadRun(cmd *cobra.Command, name string) (gate.Run, error) {
 	r, samples, notes, err := record.Load(record.Find(name))
 	for _, n := range notes {

@@ -94,7 +94,7 @@ licence are named with where to get it.`,
 	return cmd
 }
 
-// carryOutInstall runs a plan's commands; what they print is the user's to see.
+// carryOutInstall runs a plan's commands and shows their output to the user.
 func carryOutInstall(ctx context.Context, cmd *cobra.Command, p *install.Plan, here install.Here) errorList {
 	for _, c := range p.Commands {
 		sh := exec.CommandContext(ctx, "sh", "-c", c)
@@ -112,7 +112,7 @@ func carryOutInstall(ctx context.Context, cmd *cobra.Command, p *install.Plan, h
 	return nil
 }
 
-// noWay says why bench install cannot get a suite's programs; "": it may.
+// noWay returns the reason why bench install cannot get a suite's programs, or "" if it can.
 func noWay(s *suite.Suite) string {
 	switch {
 	case s.Licence != "":

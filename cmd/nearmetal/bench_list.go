@@ -19,11 +19,11 @@ type listed struct {
 	Metric  string `json:"metric"`
 	Unit    string `json:"unit"`
 	Repeats string `json:"repeats,omitempty"` // figures of papers
-	Program string `json:"program,omitempty"` // that would run here; "": none
+	Program string `json:"program,omitempty"` // a program that can run here, or ""
 	Path    string `json:"path,omitempty"`
 	Missing string `json:"missing,omitempty"` // how to install one
-	How     string `json:"how,omitempty"`     // why bench install cannot get one: licensed, yours to build
-	File    string `json:"file,omitempty"`    // of a suite of the user's
+	How     string `json:"how,omitempty"`     // why bench install cannot: licensed, or to be built by the user
+	File    string `json:"file,omitempty"`    // of a suite that the user added
 }
 
 func newBenchListCommand() *cobra.Command {

@@ -27,7 +27,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// benchFlags are the flags of bench run besides those of the VMs.
+// benchFlags are the flags of bench run other than those of the VMs.
 type benchFlags struct {
 	variants, ablate, mpis, set []string
 	cores                       []int
@@ -159,7 +159,8 @@ The exit status is 3 if a repetition failed.`,
 	return cmd
 }
 
-// pick returns what is to be run: the suites of the arguments, or what repeats the paper's figures on as many hosts.
+// pick returns the suites and experiments to run: those of the arguments, or those that repeat the paper's figures on
+// as many hosts.
 func (f *benchFlags) pick(list []*suite.Suite, args []string) ([]*suite.Suite, error) {
 	if f.paper == "" {
 		return suite.Select(list, args)
@@ -178,7 +179,7 @@ func (f *benchFlags) pick(list []*suite.Suite, args []string) ([]*suite.Suite, e
 	return reporting.Repeating(list, p, hosts)
 }
 
-// submit has Slurm run the request on each number of nodes.
+// submit submits the request to Slurm for each number of nodes.
 func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, dir string, q run.Request) error {
 	for _, n := range f.nodes {
 		if n < 1 {
@@ -212,7 +213,7 @@ func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal
 	return nil
 }
 
-// request makes the request and the record of a run from the flags. It prints what the user has to know.
+// request makes the request and the record of a run from the flags. It prints notices for the user.
 func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, []string, error)) (run.Request, *record.Run, error) {
 	o := run.Options{
 		Variants: f.variants, VariantsChosen: cmd.Flags().Changed("variants"), Cores: f.cores, Ablate: f.ablate, MPI: f.mpis,
@@ -248,8 +249,7 @@ func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *termina
 
 func versionText() string { return strings.TrimSpace(version + " " + commit) }
 
-// machines returns the VMs: those of the flags, and two where nothing says how many, for one
-// has nobody to talk to.
+// machines returns the VMs of the flags. Without a count it returns two, because one has no peer to communicate with.
 func (f *benchFlags) machines(cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, []string, error)) (*spec.Cluster, error) {
 	if !cmd.Flags().Changed("vms") && !cmd.Flags().Changed("file") {
 		if err := cmd.Flags().Set("vms", "2"); err != nil {
@@ -263,10 +263,10 @@ func (f *benchFlags) machines(cmd *cobra.Command, p *terminal.Progress, vms func
 	return c, sweep(p)
 }
 
-// tellEvery is how often a log says how far a run is.
+// tellEvery is the interval between two lines of progress in a log.
 const tellEvery = 5 * time.Minute
 
-// carryOut runs start alone on this machine, shows how far it is, and reports how it ended.
+// carryOut runs start on this machine while no other run does, shows its progress, and reports its outcome.
 func carryOut(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, wait bool, start func(run.Events) (run.Outcome, error)) error {
 	var lock *run.Lock
 	defer func() {
@@ -275,7 +275,7 @@ func carryOut(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, wai
 		}
 	}()
 	st := p.Start("measuring")
-	// Where no live line shows it, such as in a log, a line now and then says how much time is left.
+	// Without a live line, such as in a log, print a line with the time left now and then.
 	var told time.Time
 	live := terminal.Live(cmd.ErrOrStderr())
 	out, err := start(run.Events{
@@ -336,7 +336,7 @@ func carryOut(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, wai
 	return failures(out)
 }
 
-// shown is a path as a user reads it: relative where that is shorter.
+// shown returns a path as a user reads it: relative if that is shorter.
 func shown(path string) string {
 	if cwd, err := os.Getwd(); err == nil {
 		if rel, err := filepath.Rel(cwd, path); err == nil && len(rel) < len(path) {
@@ -346,8 +346,8 @@ func shown(path string) string {
 	return path
 }
 
-// failures makes findings of the repetitions that failed: the first of each case and
-// variant with the lines that say why.
+// failures returns findings for the failed repetitions: the first of each case and variant, with the lines that explain
+// it.
 func failures(out run.Outcome) error {
 	var list errorList
 	seen := map[string]bool{}

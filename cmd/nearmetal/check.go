@@ -83,7 +83,8 @@ The exit status is 3 if a check fails; a warning costs something, or may.`,
   nearmetal check --esxi root@esx1.example.com
   nearmetal check --esxi root@esx1.example.com --fix esxi.max-vfs`,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			// The word after --vm is a VM, which is taken as an argument since --vm may stand alone.
+			// The word after --vm is a VM, although it was parsed as an argument, because --vm needs no
+			// value.
 			if len(args) == 0 && f.vm == thisVM {
 				return completeOneTarget(cmd, nil, typed)
 			}
@@ -134,7 +135,7 @@ The exit status is 3 if a check fails; a warning costs something, or may.`,
 	return cmd
 }
 
-// validate refuses flags that do not go together.
+// validate refuses combinations of flags that are not supported.
 func (f *checkFlags) validate(cmd *cobra.Command) error {
 	if f.esxi != "" || len(f.bundles) > 0 {
 		return f.validateESXi(cmd)
@@ -191,7 +192,7 @@ func (f *checkFlags) run(ctx context.Context, cmd *cobra.Command, args []string)
 	p := progress(cmd)
 	defer p.Close()
 	if os.Geteuid() == 0 && f.root == "" && f.esxi == "" {
-		// What a killed --fix left half done is put back before anything is read.
+		// Changes of a --fix that was killed are undone before anything is read.
 		did, err := change.Recover(change.Dir)
 		for _, c := range did {
 			p.Printf("put back after a --fix that was cut short: %s", c)
@@ -229,7 +230,7 @@ func (f *checkFlags) run(ctx context.Context, cmd *cobra.Command, args []string)
 	return f.show(cmd, &r)
 }
 
-// show prints a report; its error is findings if a check failed.
+// show prints a report. It returns findings if a check failed.
 func (f *checkFlags) show(cmd *cobra.Command, r *check.Report) error {
 	var err error
 	if *f.json {
@@ -243,7 +244,7 @@ func (f *checkFlags) show(cmd *cobra.Command, r *check.Report) error {
 	return err
 }
 
-// text lays reports out for the terminal that standard output is.
+// text returns the layout of reports for standard output, which may be a terminal.
 func (f *checkFlags) text(cmd *cobra.Command) check.Text {
 	w := cmd.OutOrStdout()
 	t := check.Text{Columns: terminal.Width(w), All: f.all, Problems: f.problems}
@@ -263,7 +264,7 @@ func (f *checkFlags) runExplain(ctx context.Context, cmd *cobra.Command, o check
 		return checkError(err)
 	}
 	if !strings.Contains(f.explain, ".") {
-		// A group: what the profile has of it.
+		// A group: the checks of the profile that are in it.
 		o.Only = nil
 		for _, r := range rows {
 			o.Only = append(o.Only, r.ID)
@@ -291,7 +292,7 @@ func (f *checkFlags) runExplain(ctx context.Context, cmd *cobra.Command, o check
 	return nil
 }
 
-// checkError makes a usage error of a check that there is not.
+// checkError turns the error for an unknown check into a usage error.
 func checkError(err error) error {
 	var no *check.ErrNoRow
 	if !errors.As(err, &no) {
@@ -325,7 +326,7 @@ func completeCheckFlags(cmd *cobra.Command) {
 		},
 	} {
 		if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
-			panic(err) // two completions of one flag: a mistake here
+			panic(err) // two completions of one flag: a bug here
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// runDomains checks domains of a libvirtd on this host: the rows of nearmetal explain for each.
+// runDomains checks domains of a libvirtd on this host: it prints the rows of nearmetal explain for each.
 func (f *checkFlags) runDomains(ctx context.Context, cmd *cobra.Command) error {
 	c, err := connectLibvirtd(ctx, *f.connect)
 	if err != nil {

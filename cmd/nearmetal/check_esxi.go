@@ -15,7 +15,7 @@ import (
 	"nearmetal/internal/terminal"
 )
 
-// validateESXi refuses flags that do not go with --esxi.
+// validateESXi refuses flags that --esxi does not support.
 func (f *checkFlags) validateESXi(cmd *cobra.Command) error {
 	if f.esxi == "" {
 		return usagef("--bundle goes with --esxi")
@@ -48,7 +48,7 @@ func (f *checkFlags) validateESXi(cmd *cobra.Command) error {
 	return nil
 }
 
-// runESXi checks an ESXi host, and with --fix runs there what fixes its rows.
+// runESXi checks an ESXi host and, with --fix, runs the commands there that fix its rows.
 func (f *checkFlags) runESXi(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, named []string) error {
 	sh := fleet.Shell{Host: f.esxi}
 	o := check.Options{Profile: check.ESXi, ESXi: f.esxi, Only: append(f.only, named...), Command: remembered(sh.Command)}
@@ -75,7 +75,7 @@ func (f *checkFlags) runESXi(ctx context.Context, cmd *cobra.Command, p *termina
 	return f.fixESXi(ctx, cmd, p, sh, fixes, named)
 }
 
-// remembered asks f once for each command.
+// remembered returns a function that calls f only once for each command.
 func remembered(f func(context.Context, string, ...string) ([]byte, error)) func(context.Context, string, ...string) ([]byte, error) {
 	type answer struct {
 		out []byte
@@ -96,7 +96,7 @@ func remembered(f func(context.Context, string, ...string) ([]byte, error)) func
 	}
 }
 
-// fixESXi shows what would be run on the host, asks, and runs it.
+// fixESXi shows the commands for the host, asks for confirmation, and runs them.
 func (f *checkFlags) fixESXi(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, sh fleet.Shell, fixes []check.HostFix, named []string) error {
 	out := cmd.OutOrStdout()
 	var run []check.Command

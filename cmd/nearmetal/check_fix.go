@@ -16,7 +16,7 @@ import (
 	"nearmetal/internal/terminal"
 )
 
-// runFix shows what would be written, asks, writes, and prints what is left to do.
+// runFix shows the writes, asks for confirmation, writes, and prints the remaining steps.
 func (f *checkFlags) runFix(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, o check.Options) error {
 	r, err := check.Run(ctx, o)
 	if err != nil {
@@ -103,8 +103,8 @@ func (f *checkFlags) runFix(ctx context.Context, cmd *cobra.Command, p *terminal
 type plannedFix struct {
 	ID       string        `json:"id"` // of the check
 	Title    string        `json:"title"`
-	Writes   []check.Write `json:"writes"`             // none: it is to be done by hand
-	Conflict string        `json:"conflict,omitempty"` // advice that says otherwise
+	Writes   []check.Write `json:"writes"`             // empty: to be done by hand
+	Conflict string        `json:"conflict,omitempty"` // advice that contradicts this fix
 	Needs    string        `json:"needs,omitempty"`
 	Fix      string        `json:"fix,omitempty"` // commands for people
 }
@@ -118,7 +118,7 @@ func plannedFixes(fixes []check.Fix) []plannedFix {
 	return list
 }
 
-// printRest prints what cannot be written now, as commands.
+// printRest prints the fixes that cannot be written now, as commands.
 func (f *checkFlags) printRest(cmd *cobra.Command, fixes []check.Fix) {
 	out, t := cmd.OutOrStdout(), f.text(cmd)
 	first := true
@@ -135,12 +135,12 @@ func (f *checkFlags) printRest(cmd *cobra.Command, fixes []check.Fix) {
 	}
 }
 
-// confirm asks whether to go on. Without a terminal only --yes is an answer.
+// confirm asks whether to continue. Without a terminal only --yes is accepted.
 func confirm(cmd *cobra.Command, yes bool) (bool, error) {
 	return confirmed(cmd, yes, "Write this?")
 }
 
-// confirmed is confirm with a question of its own.
+// confirmed is confirm with another question.
 func confirmed(cmd *cobra.Command, yes bool, question string) (bool, error) {
 	if yes {
 		return true, nil
@@ -161,7 +161,7 @@ func confirmed(cmd *cobra.Command, yes bool, question string) (bool, error) {
 	return false, nil
 }
 
-// runUndo puts back what --fix and --persist changed.
+// runUndo undoes the changes of --fix and --persist.
 func runUndo(cmd *cobra.Command) error {
 	if os.Geteuid() != 0 {
 		return mustBeRoot("check --undo")

@@ -14,7 +14,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// runFleet checks many hosts and reports where they differ.
+// runFleet checks many hosts and reports their differences.
 func (f *checkFlags) runFleet(ctx context.Context, cmd *cobra.Command, p *terminal.Progress) error {
 	profile := check.Profile(f.profile)
 	if _, err := check.Select(profile, f.only); err != nil {
@@ -43,7 +43,7 @@ func (f *checkFlags) runFleet(ctx context.Context, cmd *cobra.Command, p *termin
 	return err
 }
 
-// fleetText lays a comparison out: hosts without a report, the odd ones, then check by check.
+// fleetText lays out a comparison: hosts without a report, hosts that differ, then check by check.
 func (f *checkFlags) fleetText(cmd *cobra.Command, c *fleet.Comparison) string {
 	t := f.text(cmd)
 	var b strings.Builder

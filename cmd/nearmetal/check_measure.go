@@ -18,7 +18,7 @@ type checkMeasured struct {
 	Measured *measure.Result `json:"measured"`
 }
 
-// runMeasure checks this host and times it.
+// runMeasure checks this host and measures its timings.
 func (f *checkFlags) runMeasure(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, o check.Options) error {
 	r, err := check.Run(ctx, o)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"nearmetal/internal/terminal"
 )
 
-// runVM checks a running VM from the inside, and of this host what only the host knows of it.
+// runVM checks a running VM from the inside, and this host for what only the host can report about it.
 func (f *checkFlags) runVM(ctx context.Context, cmd *cobra.Command, p *terminal.Progress) error {
 	step := p.Start("checking " + f.vm)
 	defer step.Done()
@@ -27,9 +27,9 @@ func (f *checkFlags) runVM(ctx context.Context, cmd *cobra.Command, p *terminal.
 		return err
 	}
 	for i := range r.Rows {
-		r.Rows[i].Fixable = false // --fix is for this host; in a VM the commands do
+		r.Rows[i].Fixable = false // --fix applies to this host; in a VM use the commands
 	}
-	// Nested paging is KVM's and cannot be seen from the inside.
+	// Nested paging is a property of KVM and cannot be seen from the inside.
 	h, err := check.Run(ctx, check.Options{Only: []string{"kvm.nested-paging"}})
 	if err != nil {
 		return err
@@ -47,7 +47,8 @@ func (f *checkFlags) runVM(ctx context.Context, cmd *cobra.Command, p *terminal.
 // thisVM is the value of --vm without a name. A VM of that name is checked by CLUSTER/here.
 const thisVM = "here"
 
-// runThisVM checks the VM that nearmetal runs in, whoever made it: what can be seen from inside, without rights.
+// runThisVM checks the VM that nearmetal runs in, created by any tool: everything visible from the inside without
+// privileges.
 func (f *checkFlags) runThisVM(ctx context.Context, cmd *cobra.Command, o check.Options) error {
 	if f.profile != "" && f.profile != string(check.Guest) {
 		return usagef("--vm checks for %s: leave out --for %s", check.Guest, f.profile)

@@ -12,7 +12,7 @@ import (
 	"nearmetal/internal/guest/image"
 )
 
-// newCloudAgentCommand is what cloud-init starts as root in a server of a cluster (docs/openstack.md).
+// newCloudAgentCommand returns the command that cloud-init starts as root in a server of a cluster (docs/openstack.md).
 func newCloudAgentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "cloud-agent FILE",

@@ -19,7 +19,7 @@ import (
 	"nearmetal/internal/terminal"
 )
 
-// What the commands that deal with clusters have in common.
+// Set here: only commands that deal with clusters know their names.
 
 func init() {
 	completeClusters = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -42,7 +42,7 @@ func completeCluster(cmd *cobra.Command, args []string, typed string) ([]string,
 	return completeClusters(cmd, args, typed)
 }
 
-// addClusterNameFlag adds -c, the cluster that a command is about.
+// addClusterNameFlag adds -c, the cluster that a command acts on.
 func addClusterNameFlag(cmd *cobra.Command) *string {
 	name := cmd.Flags().StringP("cluster", "c", "", "`NAME` of the cluster (default $NEARMETAL_CLUSTER, or the only one that runs)")
 	if err := cmd.RegisterFlagCompletionFunc("cluster", completeClusters); err != nil {
@@ -51,7 +51,7 @@ func addClusterNameFlag(cmd *cobra.Command) *string {
 	return name
 }
 
-// addVMFlag adds --vm; what says what the command does with the VM.
+// addVMFlag adds --vm; what describes the command's effect on the VM.
 func addVMFlag(cmd *cobra.Command, what string) *string {
 	vm := cmd.Flags().String("vm", "", "`VM` "+what+" (the older form of NAME/VM; default the first)")
 	if err := cmd.RegisterFlagCompletionFunc("vm", completeVMs); err != nil {
@@ -60,8 +60,8 @@ func addVMFlag(cmd *cobra.Command, what string) *string {
 	return vm
 }
 
-// completeVMs completes the names of a cluster's VMs. Commands name the cluster by
-// --cluster or, where they run nothing, by their argument.
+// completeVMs completes the names of a cluster's VMs. Commands name the cluster by --cluster or, if they run no
+// program, by their argument.
 func completeVMs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	name := job.ParseTarget(firstArg(args)).Cluster
 	if cmd.Flags().Lookup("cluster") != nil {
@@ -82,7 +82,7 @@ func vmNames(r *state.Record) []string {
 	return names
 }
 
-// firstArg returns the first argument, "" where there is none.
+// firstArg returns the first argument, or "" without arguments.
 func firstArg(args []string) string {
 	if len(args) > 0 {
 		return args[0]
@@ -90,8 +90,8 @@ func firstArg(args []string) string {
 	return ""
 }
 
-// interruptible returns a context that the first signal to end this process cancels. A
-// second such signal is no longer caught, so that it ends the process at once.
+// interruptible returns a context that is canceled by the first signal to end this process. A second signal is no
+// longer caught, so that it ends the process at once.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c := make(chan os.Signal, 1)
@@ -107,9 +107,9 @@ func interruptible() (context.Context, func()) {
 	return ctx, func() { signal.Stop(c); cancel(nil) }
 }
 
-// addBootFlags adds the flags of a command that boots a cluster. The function that it returns
-// reads them, reports on p what the user should know, removes what dead clusters left, and
-// returns what the cluster is started from, with the events of the start, which is shown on p until booted is called.
+// addBootFlags adds the flags of a command that boots a cluster. The returned function reads them, prints notices on p,
+// removes the remains of dead clusters, and returns the parameters of the start, with its events, which are shown on p
+// until booted is called.
 func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (s cluster.Start, ev cluster.Events, booted func(), err error) {
 	read := addClusterFlags(cmd)
 	noVerify := addNoVerifyFlag(cmd)
@@ -133,7 +133,7 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (s cluster.Star
 		if _, err := state.Base(); err != nil {
 			return s, ev, nil, err
 		}
-		// What another left and cannot be removed does not keep this one from starting.
+		// Remains of another cluster that cannot be removed do not prevent this start.
 		if err := sweep(p); err != nil {
 			for _, l := range strings.Split(err.Error(), "\n") {
 				p.Printf("%s", l)
@@ -147,7 +147,7 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (s cluster.Star
 	}
 }
 
-// sweep removes what dead clusters left, and says so.
+// sweep removes the remains of dead clusters, and reports them.
 func sweep(p *terminal.Progress) error {
 	lines, err := state.Sweep()
 	for _, l := range lines {
@@ -188,7 +188,7 @@ func age(since time.Time) string {
 	return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")
 }
 
-// streams are the standard streams of the command that runs.
+// streams returns the standard streams of a command.
 func streams(cmd *cobra.Command) session.Streams {
 	return session.Streams{In: cmd.InOrStdin(), Out: bare(cmd.OutOrStdout()), Err: cmd.ErrOrStderr()}
 }

@@ -12,7 +12,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// specShown is the cluster that spec show shows for flags.
+// specShown returns the cluster that spec show prints for flags.
 func specShown(t *testing.T, flags ...string) *spec.Cluster {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -26,7 +26,7 @@ func specShown(t *testing.T, flags ...string) *spec.Cluster {
 	return c
 }
 
-// Flags count before a cluster file, that before the user's defaults, and those before the site's.
+// Flags override a cluster file, which overrides the user's defaults, which override the site's.
 func TestDefaultsOfSite(t *testing.T) {
 	enter(t, "testdata/files")
 	t.Setenv(varRootWrites, "1")
@@ -63,7 +63,7 @@ func TestDefaultsOfSite(t *testing.T) {
 	if c := specShown(t, "--no-share"); len(c.Shares) != 0 {
 		t.Errorf("--no-share: %s", shares(c))
 	}
-	put("pair", "vms: [{count: 7}]\n") // a file here is meant before a template
+	put("pair", "vms: [{count: 7}]\n") // a file here has precedence over a template
 	if c := specShown(t, "-f", "pair"); c.VMs[0].Count != 7 {
 		t.Errorf("a file called as a template: %+v", c.VMs)
 	}

@@ -106,7 +106,7 @@ firmware, and which cluster or process uses it in a VM.`,
 	return cmd
 }
 
-// finishStep ends a step as err says.
+// finishStep ends a step as successful, or as failed with err.
 func finishStep(s *terminal.Step, err error) error {
 	if err != nil {
 		s.Fail()
@@ -235,7 +235,7 @@ func openDevice(open opener, name string) (*device.Host, *device.Function, error
 	return h, f, err
 }
 
-// changeDevice carries a change of a function out, which is shown as what.
+// changeDevice applies a change to a function and shows it as the step what.
 func changeDevice(cmd *cobra.Command, what string, change func(context.Context) error) error {
 	p := progress(cmd)
 	defer p.Close()
@@ -296,7 +296,7 @@ is given to the user.`,
 	return cmd
 }
 
-// userIDs returns the numbers of a user by name or number; "" is the caller.
+// userIDs returns the numeric IDs of a user, given by name or number; "" is the caller.
 func userIDs(name string) (uid, gid int, err error) {
 	if name == "" {
 		return os.Getuid(), os.Getgid(), nil
@@ -335,14 +335,14 @@ func newDeviceReleaseCommand(open opener) *cobra.Command {
 	return cmd
 }
 
-// sayUndone reports what was undone, a line a change.
+// sayUndone reports the undone changes, one line per change.
 func sayUndone(cmd *cobra.Command, did []journal.Change) {
 	if quiet(cmd) {
 		return
 	}
 	for _, c := range did {
 		if c.Kind == "file" && strings.HasPrefix(filepath.Base(filepath.Dir(c.Args["path"])), "devices") {
-			continue // the lock of a device's claims
+			continue // the lock file of a device's claims
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: undone: %s\n", text.Clean(c.String()))
 	}

@@ -10,7 +10,7 @@ import (
 	"nearmetal/internal/host/device"
 )
 
-// deviceSet are the flags of device set.
+// deviceSet has the values of the flags of device set.
 type deviceSet struct {
 	attributes map[string]*string // of a VF
 	eswitch    string
@@ -48,11 +48,11 @@ nearmetal device release sets everything back.`,
 	flags.StringVar(&s.eswitch, "eswitch", "", "mode of the card's eswitch, `legacy|switchdev`")
 	flags.StringVar(&s.firmware.LinkType, "link-type", "", "link of the card's port in its firmware, `ib|eth`")
 	flags.IntVar(&s.firmware.VFs, "firmware-vfs", -1, "`N` VFs in the card's firmware, 0 turns SR-IOV off (default: left as it is)")
-	flags.Lookup("firmware-vfs").DefValue = "0" // -1 is no default of a person's
+	flags.Lookup("firmware-vfs").DefValue = "0" // do not show -1 as the default
 	flags.BoolVarP(&s.yes, "yes", "y", false, "with firmware settings: do not ask")
 	for name, words := range map[string][]string{"eswitch": {"legacy", "switchdev"}, "link-type": {"ib", "eth"}} {
 		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err) // two completions of one flag: a mistake here
+			panic(err) // two completions of one flag: a bug here
 		}
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -74,7 +74,7 @@ nearmetal device release sets everything back.`,
 	return cmd
 }
 
-// check reads the flags, and returns the attributes of a VF that are among them.
+// check validates the flags, and returns the attributes of a VF among them.
 func (s *deviceSet) check(cmd *cobra.Command) (map[string]string, error) {
 	flags := cmd.Flags()
 	ofVF := map[string]string{}
@@ -116,7 +116,7 @@ func (s *deviceSet) check(cmd *cobra.Command) (map[string]string, error) {
 	return ofVF, nil
 }
 
-// card sets what is a card's.
+// card sets the attributes of a card.
 func (s *deviceSet) card(ctx context.Context, cmd *cobra.Command, h *device.Host, f *device.Function) error {
 	if s.eswitch != "" {
 		if err := h.SetEswitch(ctx, f.Address, s.eswitch); err != nil {

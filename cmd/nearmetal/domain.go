@@ -11,7 +11,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// addConnectFlag adds --connect, the libvirtd whose domains are asked for.
+// addConnectFlag adds --connect, the libvirtd whose domains are used.
 func addConnectFlag(cmd *cobra.Command) *string {
 	uri := cmd.Flags().String("connect", "", "the libvirtd that has the domain, `URI`: qemu:///system or qemu:///session (default as virsh chooses)")
 	complete := cobra.FixedCompletions([]string{"qemu:///system", "qemu:///session"}, cobra.ShellCompDirectiveNoFileComp)
@@ -39,7 +39,7 @@ func findDomain(ctx context.Context, c *daemon.Conn, name string) (*daemon.Domai
 	return d, err
 }
 
-// completeDomain completes the names of domains of a libvirtd that runs.
+// completeDomain completes the names of domains of a running libvirtd.
 func completeDomain(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	uri, _ := cmd.Flags().GetString("connect")
 	a, err := daemon.Parse(uri)

@@ -11,10 +11,10 @@ import (
 	"nearmetal/internal/terminal"
 )
 
-// ended is a cluster that down ended, or could not end.
+// ended is a cluster that down ended, or failed to end.
 type ended struct {
 	Name  string   `json:"name"`
-	Lost  []string `json:"lost"`            // lines on what programs had written and nobody keeps
+	Lost  []string `json:"lost"`            // lines about unsaved files of programs
 	Error string   `json:"error,omitempty"` // why it did not end
 }
 
@@ -41,7 +41,7 @@ $NEARMETAL_CLUSTER, or the only cluster that runs.`,
 		if *all && len(args) > 0 {
 			return usagef("give names or --all, not both")
 		}
-		for i, name := range args { // all of them before one ends
+		for i, name := range args { // check all of them before one is ended
 			var err error
 			if args[i], err = clusterTarget(cmd, name); err != nil {
 				return err

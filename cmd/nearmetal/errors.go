@@ -20,16 +20,15 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Statuses of nearmetal's own. Commands that run a program exit with that program's status, which is often 1 or 2. A failure of
-// nearmetal has 125 so that scripts can distinguish the two, as in podman.
+// Exit statuses of nearmetal itself. Commands that run a program exit with that program's status, which is often 1 or
+// 2. A failure of nearmetal has 125 so that scripts can distinguish the two, as in podman.
 const (
 	exitUsage    = 2   // the command line is wrong
-	exitFindings = 3   // the command did its work, and what it checked is not as it should be
+	exitFindings = 3   // the command succeeded, and its check found a fault
 	exitFailure  = 125 // nearmetal itself failed
 )
 
-// ExitError ends nearmetal with a status: that of the program it ran. Err is shown
-// before, unless it is nil.
+// ExitError ends nearmetal with the status of the program that it ran. Err is shown before, unless it is nil.
 type ExitError struct {
 	Code int
 	Err  error
@@ -44,7 +43,7 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// exitStatus returns the error for a program that ended with a status, nil for 0.
+// exitStatus returns the error for a program that ended with this status, nil for 0.
 func exitStatus(code int) error {
 	if code == 0 {
 		return nil
@@ -58,7 +57,7 @@ func findings(err error) error { return &ExitError{Code: exitFindings, Err: err}
 // exitSignal returns the error for a program that a signal ended: status 128 + its number, as shells do.
 func exitSignal(s syscall.Signal) error { return &ExitError{Code: 128 + int(s)} }
 
-// usageError is a command line that makes no sense: status 2.
+// usageError is an invalid command line: status 2.
 type usageError struct{ error }
 
 func (e *usageError) Unwrap() error { return e.error }
@@ -66,23 +65,22 @@ func (e *usageError) Unwrap() error { return e.error }
 // usagef returns a usage error.
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// mustBeRoot is the error of a command that only root can do; how is its command line after nearmetal.
+// mustBeRoot returns the error of a command that only root can run; how is its command line after nearmetal.
 func mustBeRoot(how string) error { return fmt.Errorf("must be root: sudo nearmetal %s", how) }
 
-// runError is an error of a command that had begun, as opposed to one of cobra's,
-// which are all about usage.
+// runError is an error of a command that had begun, in contrast to cobra's errors, which all concern usage.
 type runError struct{ error }
 
 func (e *runError) Unwrap() error { return e.error }
 
-// report shows err, which came of the command ran, and returns the status to exit with.
+// report shows err, the error of the command ran, and returns the status to exit with.
 func report(stderr io.Writer, ran *cobra.Command, err error) int {
 	if err == nil {
 		return 0
 	}
 	var write *os.PathError
 	if errors.As(err, &write) && write.Path == os.Stdout.Name() && write.Err == syscall.EPIPE {
-		return 128 + int(syscall.SIGPIPE) // nobody reads any more (nearmetal … | head): no news
+		return 128 + int(syscall.SIGPIPE) // the reader has closed the pipe (nearmetal … | head): no error
 	}
 	status := exitFailure
 	var begun *runError
@@ -109,8 +107,8 @@ func report(stderr io.Writer, ran *cobra.Command, err error) int {
 	return status
 }
 
-// otherHome returns what to do about a line that a file in $HOME may not be read, where that is the home of another user, as
-// sudo and su leave it; "" elsewhere.
+// otherHome returns advice for a line about a file in $HOME that may not be read, if $HOME is the home of another user,
+// as sudo and su leave it; otherwise "".
 func otherHome(line string) string {
 	home := os.Getenv("HOME")
 	if !strings.Contains(line, home+"/") || !strings.Contains(line, syscall.EACCES.Error()) && !strings.Contains(line, " belongs to user ") {
@@ -123,7 +121,7 @@ func otherHome(line string) string {
 	return fmt.Sprintf(" (HOME=%s is the home of user %d: sudo -H sets yours)", home, st.Uid)
 }
 
-// rawWords are errors of the operating system's calls and of Go's libraries as these write them, and what a user reads.
+// rawWords are error texts of system calls and of Go libraries, each with a plain text for the user.
 var rawWords = []struct {
 	form func() *regexp.Regexp
 	text string
@@ -153,11 +151,11 @@ func plainly(line string) string {
 	for _, w := range rawWords {
 		line = w.form().ReplaceAllString(line, w.text)
 	}
-	// An error often repeats the file that the error in it names.
+	// An error often repeats the file that its inner error names.
 	return strings.Join(slices.Compact(strings.Split(line, ": ")), ": ")
 }
 
-// flagError makes one line of pflag's errors and adds what was probably meant.
+// flagError returns pflag's error as one line, with the flag that was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
 	var value *pflag.InvalidValueError
 	var unknown *pflag.NotExistError
@@ -179,7 +177,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return &usageError{err}
 }
 
-// written returns a flag as it was written: --name, or the letter at the beginning of name where it was among shorthands (-abc).
+// written returns a flag as it was written: --name, or its letter, the first of name, if it was among shorthands
+// (-abc).
 func written(name, shorthands string) string {
 	if shorthands == "" {
 		return "--" + name
@@ -187,7 +186,7 @@ func written(name, shorthands string) string {
 	return "-" + string(rune(name[0]))
 }
 
-// plainNumber returns in our words what strconv found wrong with the value of a flag, and other errors as they are.
+// plainNumber returns strconv's error about the value of a flag in plain words, and other errors unchanged.
 func plainNumber(err error) string {
 	number, ok := err.(*strconv.NumError)
 	switch {
@@ -203,8 +202,8 @@ func plainNumber(err error) string {
 	return fmt.Sprintf("%q is not a whole number", number.Num)
 }
 
-// exclude has cmd refuse two or more of flags at once. cobra learns of them, too, so that its completion offers no second one;
-// its own refusal would come later.
+// exclude makes cmd refuse two or more of flags together. cobra is also informed, so that its completion offers no
+// second one; its own refusal would come later.
 func exclude(cmd *cobra.Command, flags ...string) {
 	cmd.MarkFlagsMutuallyExclusive(flags...)
 	before := cmd.PreRunE

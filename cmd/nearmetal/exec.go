@@ -11,7 +11,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// noProgram is the status of a command that does not exist, as shells have it.
+// noProgram is the status for a command that does not exist, as in shells.
 const noProgram = 127
 
 func newExecCommand() *cobra.Command {

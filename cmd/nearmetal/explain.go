@@ -79,7 +79,7 @@ The exit status is 3 if a row fails; a warning costs something, or may.`,
 		v := explain.Running
 		switch *fix {
 		case "":
-		case "-": // a terminal's, or somebody's pipe
+		case "-": // standard input: a terminal or a pipe
 			v = explain.Next
 		default:
 			v = explain.NextSecrets
@@ -130,7 +130,8 @@ The exit status is 3 if a row fails; a warning costs something, or may.`,
 	return cmd
 }
 
-// noKVM says why no VM runs under KVM on this host; "": one may. What this user may not do libvirtd may.
+// noKVM returns the reason why no VM can run under KVM on this host, or "". Missing rights of this user do not count,
+// because libvirtd has them.
 func noKVM() string {
 	_, _, err := host.DetectAccel("kvm")
 	if err == nil || errors.Is(err, fs.ErrPermission) {
@@ -143,7 +144,7 @@ func noKVM() string {
 func readDomain(stdin io.Reader, name string) (*explain.Domain, error) {
 	r := stdin
 	if name != "-" {
-		// Anything but a file could wait for ever.
+		// Reading anything but a regular file could block forever.
 		st, err := os.Stat(name)
 		if err != nil {
 			return nil, err
@@ -165,16 +166,16 @@ func readDomain(stdin io.Reader, name string) (*explain.Domain, error) {
 	return d, nil
 }
 
-// source is a domain that is explained, and where it is from.
+// source is an explained domain and its origin.
 type source struct {
 	domain *explain.Domain
-	// Of a domain of libvirtd's; a file has none of these.
+	// Only for a domain of libvirtd, not for a file:
 	text string // its XML
 	conn *daemon.Conn
 	of   *daemon.Domain
 }
 
-// mode is that of the files that are written: a domain's XML may have passwords in it.
+// mode returns the mode of the files to write: a domain's XML may contain passwords.
 func (s *source) mode() fs.FileMode {
 	if s.conn != nil {
 		return 0o600
@@ -188,7 +189,7 @@ func (s *source) close() {
 	}
 }
 
-// openDomain reads the domain that arg names: a file, - or a version of what libvirtd has.
+// openDomain reads the domain that arg names: a file, - or a version from libvirtd.
 func openDomain(ctx context.Context, cmd *cobra.Command, arg, uri string, v explain.Which) (*source, error) {
 	_, err := os.Stat(arg)
 	if uri == "" && (arg == "-" || err == nil || strings.ContainsRune(arg, '/') || strings.HasSuffix(arg, ".xml")) {
@@ -222,8 +223,8 @@ func openDomain(ctx context.Context, cmd *cobra.Command, arg, uri string, v expl
 	return s, nil
 }
 
-// fix writes the fixed XML to path and, with define, makes it the domain's. The old XML is kept first, so that a
-// change that is cut short can be taken back.
+// fix writes the fixed XML to path and, with define, defines the domain from it. The old XML is saved first, so that an
+// interrupted change can be undone.
 func (s *source) fix(ctx context.Context, cmd *cobra.Command, h *topology.Host, path string, define bool) error {
 	if !define {
 		return fixDomain(cmd, s.domain, h, path, s.mode())
@@ -252,14 +253,14 @@ func (s *source) fix(ctx context.Context, cmd *cobra.Command, h *topology.Host, 
 	case errors.As(err, &said):
 		os.Remove(old)
 		return fmt.Errorf("libvirtd does not take the XML in %s, and the domain is as it was: %w", text.Clean(path), err)
-	case err != nil: // nobody knows whether it was done
+	case err != nil: // it is unknown whether the change was applied
 		return fmt.Errorf("%w; the domain may have been defined anew: virsh define %s takes that back", err, text.Clean(old))
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "defined %s anew; virsh define %s takes it back\n", text.Clean(s.domain.Name), text.Clean(old))
 	return err
 }
 
-// explainHost is the host that a domain is laid on.
+// explainHost returns the host on which a domain is placed.
 func explainHost(name string) (*topology.Host, error) {
 	if name == "" {
 		return topology.Read("/")
@@ -267,7 +268,7 @@ func explainHost(name string) (*topology.Host, error) {
 	return topology.Open(name)
 }
 
-// fixDomain writes the fixed XML, and says which rows it is for.
+// fixDomain writes the fixed XML, and reports the rows that it fixes.
 func fixDomain(cmd *cobra.Command, d *explain.Domain, h *topology.Host, path string, mode fs.FileMode) error {
 	fixed, did, err := explain.Fixed(d, h)
 	if err != nil {

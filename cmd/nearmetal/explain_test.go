@@ -42,7 +42,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A name that is neither a file nor, without libvirtd, a domain is one line that says what to do.
+// A name that is neither a file nor, without libvirtd, a domain gives a one-line error with a next step.
 func TestExplainNothing(t *testing.T) {
 	t.Setenv("LIBVIRT_DEFAULT_URI", "qemu:///system?socket=/nonexistent/libvirt-sock")
 	_, err := command(t, newExplainCommand, "--host", "../../test/topology/c6100.machine", "foo")

@@ -22,7 +22,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// completeClusters completes the names of clusters; it is set where they are known.
+// completeClusters completes the names of clusters; a package that knows them sets it.
 var completeClusters cobra.CompletionFunc = cobra.NoFileCompletions
 
 // addJSONFlag adds --json.
@@ -30,7 +30,7 @@ func addJSONFlag(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("json", false, "print JSON, for programs")
 }
 
-// clusterFlag is a flag that stands for one key of the cluster file.
+// clusterFlag is a flag that represents one key of the cluster file.
 type clusterFlag struct {
 	name, key, value, help string
 }
@@ -53,10 +53,10 @@ var clusterFlags = []clusterFlag{
 	{"fabric", "fabric", "", "MPI transport over shared memory: auto (libfabric, else UCX), libfabric, ucx, or none, which leaves the MPI as it is"},
 }
 
-// varRootWrites is the variable that stands for --root-writes.
+// varRootWrites is the environment variable for --root-writes.
 const varRootWrites = "NEARMETAL_ROOT_WRITES"
 
-// keyValue is the value of such a flag: text that the cluster file would take.
+// keyValue is the value of such a flag: text that is valid in the cluster file.
 type keyValue struct {
 	flag clusterFlag
 	text string
@@ -73,7 +73,7 @@ func (v *keyValue) Set(text string) error {
 	if err := spec.Set(&spec.Cluster{}, v.flag.key, text); err != nil {
 		return err
 	}
-	if n, err := strconv.Atoi(text); v.flag.name == "vcpus" && err == nil && n == 0 { // in a file it is the default
+	if n, err := strconv.Atoi(text); v.flag.name == "vcpus" && err == nil && n == 0 { // in a file 0 is the default
 		return errors.New("0 vCPUs are not possible: leave --vcpus out to divide the host's cores")
 	}
 	if v.flag.key == "backend" {
@@ -92,11 +92,10 @@ func (v *keyValue) Type() string {
 	return strings.Join(spec.FieldAt(v.flag.key).Enum, "|")
 }
 
-// addClusterFlags adds -f and the flags that override a cluster file. The
-// function that it returns reads the file, if there is one, puts the flags over it,
-// fills in the defaults, makes paths absolute and checks the whole. It is called
-// after the flags were read; what is wrong with the flags is a usage error. The notices are
-// lines that somebody who boots the cluster should read.
+// addClusterFlags adds -f and the flags that override a cluster file. The returned function reads the file, if there is
+// one, applies the flags to it, fills in the defaults, makes paths absolute and validates the result. It must be called
+// after the flags were parsed; it returns faults in the flags as usage errors. The notices are lines that a user who
+// boots the cluster should read.
 func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notices []string, err error) {
 	flags := cmd.Flags()
 	var file fileName
@@ -154,7 +153,7 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notices []stri
 				return nil, nil, usagef("--vms: %s has %d groups of VMs: write their counts there", file, len(c.VMs))
 			}
 			if v.flag.name == "kernel" {
-				c.KernelModules = "" // they are of another kernel
+				c.KernelModules = "" // the modules belong to another kernel
 			}
 			if err := spec.Set(c, v.flag.key, v.text); err != nil {
 				return nil, nil, usagef("--%s: %w", v.flag.name, err)
@@ -229,8 +228,8 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notices []stri
 	}
 }
 
-// homeDir is the caller's home directory without symbolic links, as the VMs find it; what $HOME says where it cannot
-// be followed.
+// homeDir returns the caller's home directory without symbolic links, as the VMs find it, or the value of $HOME if that
+// cannot be resolved.
 func homeDir() string {
 	home := os.Getenv("HOME")
 	if real, err := filepath.EvalSymlinks(home); err == nil {
@@ -239,10 +238,11 @@ func homeDir() string {
 	return home
 }
 
-// addShares puts the shares of flags over those of the file, or over the default one, and makes all paths of c absolute.
+// addShares replaces the shares of the file, or the default one, by those of the flags, and makes all paths of c
+// absolute.
 func addShares(c *spec.Cluster, shares []spec.Share, none bool) (notice string, err error) {
-	// The working directory is taken without symbolic links: the guests have the
-	// links of the host's root, and so reach it by every name that it has here.
+	// The working directory is resolved without symbolic links: the guests have the links of the host's root, so
+	// that they can reach it by every name that it has here.
 	cwd, err := os.Getwd()
 	if err == nil {
 		cwd, err = filepath.EvalSymlinks(cwd)
@@ -256,8 +256,8 @@ func addShares(c *spec.Cluster, shares []spec.Share, none bool) (notice string, 
 	return notice, nil
 }
 
-// loadCluster reads the cluster file at path; - is standard input, and a name that is not a file here is a
-// template's. Its backend is one of ours. stdin is what was read of standard input.
+// loadCluster reads the cluster file at path; - is standard input, and a name that is not a file here is a template's.
+// It refuses an unknown backend. stdin is the data read from standard input.
 func loadCluster(cmd *cobra.Command, path string) (c *spec.Cluster, stdin []byte, err error) {
 	name := path
 	if path == "-" {
@@ -287,7 +287,7 @@ func loadCluster(cmd *cobra.Command, path string) (c *spec.Cluster, stdin []byte
 	return c, stdin, known(c, name)
 }
 
-// known says that c's backend is none of ours; name is the file.
+// known returns an error if c's backend is unknown; name is the file.
 func known(c *spec.Cluster, name string) error {
 	if err := backend.Known(c.Backend); err != nil {
 		return fmt.Errorf("%s: backend: %w", text.Clean(name), err)
@@ -295,7 +295,7 @@ func known(c *spec.Cluster, name string) error {
 	return nil
 }
 
-// span is the value of a flag that takes a positive time.
+// span is the value of a flag that accepts a positive time.
 type span time.Duration
 
 func (s *span) String() string { return time.Duration(*s).String() }
@@ -399,7 +399,7 @@ func (l *envList) Set(text string) error {
 func completeClusterFlags(cmd *cobra.Command) {
 	complete := func(flag string, f cobra.CompletionFunc) {
 		if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
-			panic(err) // two completions of one flag: a mistake here
+			panic(err) // two completions of one flag: a bug here
 		}
 	}
 	directories := func(words ...string) cobra.CompletionFunc {
@@ -434,7 +434,7 @@ func completeClusterFlags(cmd *cobra.Command) {
 	}
 }
 
-// completeEnv completes the names of the caller's variables.
+// completeEnv completes the names of the caller's environment variables.
 func completeEnv(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	for _, v := range os.Environ() {

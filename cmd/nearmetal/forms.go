@@ -34,7 +34,7 @@ import (
 	"nearmetal/internal/verify"
 )
 
-// forms are what commands print with --json.
+// forms are the types of the output of commands with --json.
 var forms = []struct {
 	command string
 	of      reflect.Type
@@ -74,13 +74,13 @@ var forms = []struct {
 	{"version", reflect.TypeFor[versionFacts]()},
 }
 
-// formFile is the file of a command's schema.
+// formFile returns the file name of a command's schema.
 func formFile(command string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.ReplaceAll(command, " --", " "), " ", "-")) + ".schema.json"
 }
 
-// writeForms writes the schemas to dir. What a schema there promises has to be kept: fields are added, and never removed
-// or changed.
+// writeForms writes the schemas to dir. It refuses to break the promise of an existing schema: fields are added, and
+// never removed or changed.
 func writeForms(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

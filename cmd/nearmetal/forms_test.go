@@ -15,7 +15,7 @@ import (
 
 const formsDir = "../../docs/reference/json"
 
-// The schemas of --json are those of the types, and keep what they promised.
+// The schemas of --json match the types, and keep their earlier promises.
 func TestForms(t *testing.T) {
 	dir := t.TempDir()
 	for _, f := range forms {
@@ -39,7 +39,7 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s is stale: run make docs (%v)", formFile(f.command), err)
 		}
 	}
-	// A promise that is not kept is an error.
+	// A broken promise is an error.
 	path := filepath.Join(dir, "top.schema.json")
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -74,7 +74,7 @@ func TestEveryFormIsPromised(t *testing.T) {
 	}
 }
 
-// What commands print fits their schemas. Those about clusters that run are in test/commands.
+// The output of commands matches their schemas. The commands about running clusters are covered by test/commands.
 func TestOutputFitsForm(t *testing.T) {
 	forms, err := filepath.Abs(formsDir)
 	if err != nil {
@@ -126,7 +126,7 @@ func TestOutputFitsForm(t *testing.T) {
 	}
 }
 
-// fleetOf makes a folder with two reports of this host's, and one that is none.
+// fleetOf creates a directory with two reports of this host and one file that is not a report.
 func fleetOf(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

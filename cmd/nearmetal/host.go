@@ -8,7 +8,7 @@ import (
 
 	"nearmetal/internal/backend/openstack/hook"
 	"nearmetal/internal/host/change"
-	_ "nearmetal/internal/host/device" // its kinds of changes
+	_ "nearmetal/internal/host/device" // registers its kinds of changes
 	"nearmetal/internal/slurm"
 	"nearmetal/internal/terminal"
 )
@@ -26,10 +26,10 @@ made. recover undoes what a kill, a crash or a reboot left half done.`,
 	return cmd
 }
 
-// recovered is what host recover did.
+// recovered is the result of host recover.
 type recovered struct {
 	Undone  []string `json:"undone"`  // changes of this host
-	Removed []string `json:"removed"` // what jobs had left
+	Removed []string `json:"removed"` // remains of jobs
 }
 
 func newHostRecoverCommand() *cobra.Command {
@@ -49,7 +49,7 @@ jobs: if there is nothing to undo, it ends at once.`,
 		undone, err := change.Recover(change.Dir)
 		err = errors.Join(err, change.Check(change.Dir))
 		var removed []string
-		if os.Geteuid() == 0 { // only root has kept anything for jobs
+		if os.Geteuid() == 0 { // only root stores state for jobs
 			state, bad := slurm.StateFolder()
 			if state != "" {
 				jobs, more, e := slurm.Sweep{State: state}.Run(cmd.Context())

@@ -10,7 +10,7 @@ import (
 	"nearmetal/internal/launch"
 )
 
-// launchHint has, by format, the option that names the remote shell to a launcher that reads it.
+// launchHint has, by format, the option that passes the remote shell to a launcher that reads the format.
 var launchHint = map[string]string{
 	"openmpi": `--mca plm_rsh_agent "nearmetal rsh" (Open MPI 5: --prtemca plm_ssh_agent "nearmetal rsh")`,
 	"mpich":   "-launcher-exec nearmetal-rsh",

@@ -6,7 +6,7 @@ import (
 	"nearmetal/internal/cluster"
 )
 
-// newHostPartCommand is what nearmetal run and up start over ssh on each host of --hosts.
+// newHostPartCommand returns the command that nearmetal run and up start over ssh on each host of --hosts.
 func newHostPartCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "host-part",

@@ -55,7 +55,7 @@ messages. Control characters are made harmless.`,
 	return cmd
 }
 
-// farLogs is state.Logs for a VM on another host.
+// farLogs implements state.Logs for a VM on another host.
 func farLogs(ctx context.Context, name, vm string, follow bool, out io.Writer) error {
 	c, err := client.Connect(ctx, name)
 	if err != nil {
@@ -65,7 +65,7 @@ func farLogs(ctx context.Context, name, vm string, follow bool, out io.Writer) e
 	return c.Console(ctx, vm, follow, out)
 }
 
-// byteCount counts the bytes that are written to it.
+// byteCount counts the bytes written to it.
 type byteCount struct {
 	io.Writer
 	n int

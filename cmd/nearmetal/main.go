@@ -1,6 +1,5 @@
-// Command nearmetal runs MPI programs inside virtual machines. Each of its
-// commands has a file here, which reads arguments and shows results; the work is
-// done in the packages below internal. The literals of small commands are alike, and
+// Command nearmetal runs MPI programs inside virtual machines. Each of its commands has a file here, which reads
+// arguments and shows results; the packages below internal do the work. The literals of small commands are similar, and
 // each is written out, so that a command's whole text is in its file.
 package main
 
@@ -19,7 +18,7 @@ import (
 
 func main() {
 	args := os.Args[1:]
-	// MPI launchers take the path of one program for their remote shell.
+	// MPI launchers accept the path of one program as their remote shell.
 	if filepath.Base(os.Args[0]) == "nearmetal-rsh" {
 		args = append([]string{"rsh"}, args...)
 	}
@@ -50,8 +49,8 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) (status i
 	return report(stderr, ran, err)
 }
 
-// reportPanic reports a mistake in nearmetal itself. What the VMs hold is let go
-// of by the kernel: they are children that die with this process.
+// reportPanic reports a bug in nearmetal. The kernel releases the resources of the VMs: they are children that die with
+// this process.
 func reportPanic(stderr io.Writer, cause any) int {
 	fmt.Fprintf(stderr, "nearmetal: internal error: %s; please report it with the output of the same command under NEARMETAL_DEBUG=1\n",
 		text.Clean(fmt.Sprint(cause)))

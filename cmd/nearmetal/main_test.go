@@ -21,9 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestSessions runs the command lines in testdata/*.txt, each behind a "$ ", in a
-// directory with the files of testdata/files, and compares what they show and
-// their status. -update writes the answers.
+// TestSessions runs the command lines in testdata/*.txt, each after a "$ ", in a directory with the files of
+// testdata/files, and compares their output and status. -update writes the answers.
 func TestSessions(t *testing.T) {
 	sessions, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(sessions) == 0 {
@@ -55,7 +54,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// enter makes a directory with copies of files the working directory until the test ends.
+// enter copies files into a new directory and makes that the working directory until the test ends.
 func enter(t *testing.T, files string) {
 	t.Helper()
 	home, err := os.Getwd()
@@ -82,7 +81,7 @@ func enter(t *testing.T, files string) {
 	t.Cleanup(func() { os.Chdir(home) })
 	t.Setenv("NEARMETAL_TEST", "from the caller")
 	t.Setenv("NEARMETAL_DEBUG", "")
-	// No cluster of the person who runs the tests is seen, and none runs here.
+	// The tests neither see nor run a cluster of the user.
 	t.Setenv("NEARMETAL_CLUSTER", "")
 	runtime := filepath.Join(t.TempDir(), "run")
 	if err := os.Mkdir(runtime, 0o700); err != nil {
@@ -95,11 +94,11 @@ func enter(t *testing.T, files string) {
 	t.Cleanup(func() { site.Etc = etc })
 }
 
-// morePlacement is what spec show shows of the placement after its first key: its
-// keys are many, and known to tests of their own.
+// morePlacement matches the placement in the output of spec show after its first key: its keys are many, and have tests
+// of their own.
 var morePlacement = regexp.MustCompile(`(?m)^( *"?placement"?: ?{?\n)( +"?strict.*\n)(?:    ".*\n|  [a-z].*\n)*`)
 
-// replay runs the command lines of a session and returns the session anew.
+// replay runs the command lines of a session and returns the new session.
 func replay(t *testing.T, session string) string {
 	dir, err := os.Getwd()
 	if err == nil {
@@ -128,7 +127,7 @@ func replay(t *testing.T, session string) string {
 	return out.String()
 }
 
-// split divides a command line at spaces; "..." keeps them, and may be empty.
+// split splits a command line at spaces; "..." quotes them, and may be empty.
 func split(line string) []string {
 	words := []string{}
 	for i, part := range strings.Split(line, `"`) {
@@ -167,7 +166,7 @@ func everyCommand(visit func(c *cobra.Command)) {
 	walk(newRootCommand())
 }
 
-// TestHelp checks what every command's help must have.
+// TestHelp checks the parts that every command's help must have.
 func TestHelp(t *testing.T) {
 	known := map[string]bool{}
 	for _, g := range groups {
@@ -201,8 +200,7 @@ func TestHelp(t *testing.T) {
 	})
 }
 
-// TestFlagValues checks that a flag names what it takes, in capitals or as its choices, and no type of
-// Go's.
+// TestFlagValues checks that a flag names its value, in capitals or as its choices, and not by a Go type.
 func TestFlagValues(t *testing.T) {
 	everyCommand(func(c *cobra.Command) {
 		for p := c; p != nil; p = p.Parent() {
@@ -235,7 +233,7 @@ func TestUnknownFlags(t *testing.T) {
 	})
 }
 
-// TestReferenceIsFresh fails when a command was changed and the page was not made anew.
+// TestReferenceIsFresh fails if a command was changed and the page was not generated again.
 func TestReferenceIsFresh(t *testing.T) {
 	var page bytes.Buffer
 	writeReference(&page, newRootCommand())
@@ -330,7 +328,7 @@ func TestGenerators(t *testing.T) {
 	}
 }
 
-// Output that cannot be written is an error of whatever command prints it.
+// Output that cannot be written is an error of any command that prints it.
 func TestFullOutput(t *testing.T) {
 	conf := t.TempDir()
 	t.Setenv("NEARMETAL_RUNTIME_DIR", t.TempDir())
@@ -365,7 +363,7 @@ func TestCompletionScripts(t *testing.T) {
 	}
 }
 
-// TestReport compares errors with what is shown of them, and the status.
+// TestReport compares errors with their output and status.
 func TestReport(t *testing.T) {
 	ran := &cobra.Command{Use: "nearmetal"}
 	failed := errors.New("it failed\nbadly \x1b[2J")
@@ -443,7 +441,7 @@ func FuzzParseShare(f *testing.F) {
 	})
 }
 
-// An empty value is not the default: a script whose variable is not set gets an error.
+// An empty value is not the default: a script with an unset variable gets an error.
 func TestEmptyValues(t *testing.T) {
 	n := 0
 	everyCommand(func(c *cobra.Command) {

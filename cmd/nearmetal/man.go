@@ -45,8 +45,8 @@ func newManCommand() *cobra.Command {
 	return cmd
 }
 
-// writeManTree writes the page of c, and of each command below it, to dir. Texts that name a page
-// of docs/ name it in the folder docs.
+// writeManTree writes the page of c, and of each command below it, to dir. Texts that name a page of docs/ name it in
+// the directory docs.
 func writeManTree(c *cobra.Command, header *doc.GenManHeader, dir, docs string) error {
 	for _, sub := range c.Commands() {
 		if !sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {
@@ -61,7 +61,7 @@ func writeManTree(c *cobra.Command, header *doc.GenManHeader, dir, docs string) 
 	h.Title = strings.ToUpper(name)
 	var page bytes.Buffer
 	long := c.Long
-	c.Long = indentedLine.ReplaceAllString(long, "    $0") // Markdown keeps such lines as they are
+	c.Long = indentedLine.ReplaceAllString(long, "    $0") // Markdown keeps indented lines unchanged
 	err := doc.GenMan(c, &h, &page)
 	c.Long = long
 	if err != nil {
@@ -73,22 +73,22 @@ func writeManTree(c *cobra.Command, header *doc.GenManHeader, dir, docs string) 
 	return nil
 }
 
-// indentedLine is a line of a text whose indentation says something.
+// indentedLine matches a line of a text whose indentation is significant.
 var indentedLine = regexp.MustCompile(`(?m)^  .+$`)
 
-// pageOfDocs is how texts name a page of docs/.
+// pageOfDocs matches a page of docs/ in a text.
 var pageOfDocs = regexp.MustCompile(`\bdocs/((?:reference/)?[a-z]+\.md)`)
 
-// quotedValue is what a flag takes, which cobra quotes as if it were a default.
+// quotedValue matches the value of a flag, which cobra quotes like a default.
 var quotedValue = regexp.MustCompile(`\\fP="([^"\n]+)"`)
 
-// switchedOff is the default of a flag without a value, which cobra shows as if it had to be written.
+// switchedOff matches the default of a flag without a value, which cobra shows as if it had to be written.
 var switchedOff = regexp.MustCompile(`(\\fB--[a-z-]+\\fP)\[=false\]`)
 
-// optionalValue is what a flag may take, quoted likewise.
+// optionalValue matches the optional value of a flag, quoted likewise.
 var optionalValue = regexp.MustCompile(`\[="([^"\n]+)"\]`)
 
-// completePage adds what cobra leaves out of a page.
+// completePage adds the parts that cobra leaves out of a page.
 func completePage(c *cobra.Command, page, docs string) string {
 	page = optionalValue.ReplaceAllString(switchedOff.ReplaceAllString(page, "$1"), "[=$1]")
 	page = quotedValue.ReplaceAllString(pageOfDocs.ReplaceAllString(page, docs+"/$1"), `\fP=$1`)
@@ -106,12 +106,12 @@ func completePage(c *cobra.Command, page, docs string) string {
 	}
 	more.WriteString(exitStatuses(c))
 	more.WriteString(manSections)
-	// Their place is before the examples, as man-pages(7) has it.
+	// They belong before the examples, according to man-pages(7).
 	const examples = ".SH EXAMPLE\n"
 	return strings.Replace(page, examples, more.String()+examples, 1)
 }
 
-// roff makes a line of text one of a page.
+// roff escapes a line of text for a page.
 func roff(s string) string {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, `\`, `\e`), "-", `\-`)
 	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
@@ -120,7 +120,7 @@ func roff(s string) string {
 	return s
 }
 
-// statusFindings is what exit status 3 means, by command; others do not exit with it.
+// statusFindings has the meaning of exit status 3, by command; others do not exit with it.
 var statusFindings = map[string]string{
 	"nearmetal bench compare":                "B is worse than A at a point, or lacks a result that A has.",
 	"nearmetal bench run":                    "A repetition failed.",
@@ -136,7 +136,7 @@ var statusFindings = map[string]string{
 // runsPrograms are the commands that end with the status of a program.
 var runsPrograms = map[string]bool{"nearmetal run": true, "nearmetal exec": true, "nearmetal shell": true, "nearmetal rsh": true}
 
-// exitStatuses is the section EXIT STATUS of a command's page.
+// exitStatuses returns the section EXIT STATUS of a command's page.
 func exitStatuses(c *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString(".SH EXIT STATUS\n")
@@ -173,7 +173,7 @@ func exitStatuses(c *cobra.Command) string {
 	return b.String() + "\n"
 }
 
-// manSections are what every page says alike, behind EXIT STATUS.
+// manSections are the sections that all pages share, after EXIT STATUS.
 const manSections = `.SH ENVIRONMENT
 .TP
 \fBNEARMETAL_CLUSTER\fP
@@ -216,8 +216,8 @@ Kernels of VMs, with their modules in /lib/modules.
 
 `
 
-// nameValues makes the pages show what a flag takes (--memory=SIZE) where cobra
-// shows its default, which the texts state.
+// nameValues makes the pages show the kind of a flag's value (--memory=SIZE) where cobra shows its default, which the
+// texts state.
 func nameValues(c *cobra.Command) {
 	name := func(f *pflag.Flag) {
 		if f.Value.Type() != "bool" {
@@ -231,8 +231,8 @@ func nameValues(c *cobra.Command) {
 	}
 }
 
-// sourceDate returns the time of the commit, so that the same source makes the same
-// pages; nil, which is today, where it is not known.
+// sourceDate returns the time of the commit, so that the same source makes the same pages; nil, which means today, if
+// it is not known.
 func sourceDate() *time.Time {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

@@ -11,7 +11,7 @@ import (
 )
 
 // writeFilePage writes nearmetal-cluster(5), the manual page of the cluster file, to dir. page is
-// docs/reference/cluster.md; docs is the folder of pages that it names.
+// docs/reference/cluster.md; docs is the directory of pages that it names.
 func writeFilePage(page, dir, docs string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -28,15 +28,15 @@ func writeFilePage(page, dir, docs string) error {
 	return nil
 }
 
-// pageLink is a link of Markdown to another page, anchor a link within the page.
+// pageLink matches a link of Markdown to another page, anchor a link within the page.
 var (
 	pageLink   = regexp.MustCompile(`\[([^\]]+)\]\(([a-z./]+\.(?:md|json))\)`)
 	anchorLink = regexp.MustCompile(`\[([a-z]+(?:\[\])?(?:\.[a-z]+\[\])*|[^\[\]]+)\]\(#[^)]*\)`)
 )
 
-// filePage makes the manual page of the Markdown page text.
+// filePage returns the manual page of the Markdown page text.
 func filePage(text, date, docs string) []byte {
-	_, body, _ := strings.Cut(text, "\n# ") // what is generated says so before its heading
+	_, body, _ := strings.Cut(text, "\n# ") // a generated page has a notice before its heading
 	_, body, _ = strings.Cut(body, "\n")
 	body = strings.ReplaceAll(body, "\n## ", "\n# ")
 	body = anchorLink.ReplaceAllString(body, "$1")
@@ -47,7 +47,7 @@ func filePage(text, date, docs string) []byte {
 		date, "nearmetal "+version, keyLists(body))))
 }
 
-// keyLists makes a list of each table of keys, which a terminal is too narrow for.
+// keyLists turns each table of keys into a list, because a terminal is too narrow for tables.
 func keyLists(body string) string {
 	var out []string
 	for _, line := range strings.Split(body, "\n") {

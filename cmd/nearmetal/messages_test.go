@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Messages name what the user typed: no temporary name, no system call, and what to do.
+// Messages name what the user typed and a next step, and no temporary name or system call.
 func TestMessages(t *testing.T) {
 	run, err := filepath.Abs("../../internal/bench/record/testdata/latency")
 	if err != nil {
@@ -48,7 +48,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// The home of another user, as sudo leaves it in HOME, is named where it is in the way.
+// An error names the home of another user, which sudo leaves in HOME, if that causes it.
 func TestOtherHome(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a directory of another user's")
@@ -73,7 +73,7 @@ func TestOtherHome(t *testing.T) {
 	}
 }
 
-// A fix that is only to be shown asks nothing and writes nothing.
+// A fix with --dry-run asks nothing and writes nothing.
 func TestCheckDryRun(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	status := execute([]string{"check", "--fix", "--dry-run", "--for", "vm-host", "--only", "memory"}, strings.NewReader(""), &stdout, &stderr)

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Flags work under their earlier names too.
+// Flags also work under their earlier names.
 func TestRenamedFlags(t *testing.T) {
 	for name, c := range map[string]struct {
 		cmd          *cobra.Command

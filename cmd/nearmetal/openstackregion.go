@@ -177,7 +177,7 @@ func newRegionRemoveCommand() *cobra.Command {
 	return cmd
 }
 
-// newRegionHookCommand is what libvirtd runs, by the program that install wrote.
+// newRegionHookCommand returns the command that libvirtd runs through the program that install wrote.
 func newRegionHookCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "hook DOMAIN OPERATION PHASE EXTRA",
@@ -191,7 +191,7 @@ func newRegionHookCommand() *cobra.Command {
 	}
 }
 
-// newRegionPlugCommand is what the hook starts.
+// newRegionPlugCommand returns the command that the hook starts.
 func newRegionPlugCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "plug UUID",

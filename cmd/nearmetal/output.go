@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// output is standard output, of any command. It keeps the first error of a write: what prints a line does not look at it,
-// and execute reports it in the end.
+// output is the standard output of any command. It keeps the first error of a write: code that prints does not check
+// it, and execute reports it in the end.
 type output struct {
 	w io.Writer
 
@@ -33,7 +33,7 @@ func (o *output) failed() error {
 	return o.err
 }
 
-// Fd is that of a file, for what looks whether it is a terminal; else no descriptor.
+// Fd returns the descriptor of a file, for code that checks for a terminal; otherwise an invalid descriptor.
 func (o *output) Fd() uintptr {
 	if f, ok := o.w.(interface{ Fd() uintptr }); ok {
 		return f.Fd()
@@ -41,7 +41,7 @@ func (o *output) Fd() uintptr {
 	return ^uintptr(0)
 }
 
-// bare returns the writer below an output: a program that is started inherits a file only, and what runs in a VM reports
+// bare returns the writer below an output: a started program can inherit only a file, and a program in a VM reports
 // errors of its output itself.
 func bare(w io.Writer) io.Writer {
 	if o, ok := w.(*output); ok {

@@ -13,8 +13,8 @@ import (
 	"nearmetal/internal/bench/record"
 )
 
-// plan, topology, traffic and report take the same flags for the form and the place of what they write; the older
-// --svg stays.
+// plan, topology, traffic and report accept the same flags for the format and the place of their output; the older
+// --svg still works.
 func TestOutputFlags(t *testing.T) {
 	counts := t.TempDir()
 	if err := os.WriteFile(filepath.Join(counts, "vm0"), []byte("nearmetal-traffic 1\nself 0 7 vm0 slot:aa:0:1\nend\n"), 0o600); err != nil {
@@ -57,7 +57,7 @@ func TestOutputFlags(t *testing.T) {
 				t.Errorf("%s %q: %v, %.200s", name, args, err, b)
 			}
 		}
-		if name == "report" { // its pictures are many, and -o is their folder
+		if name == "report" { // it writes many pictures, and -o is their directory
 			continue
 		}
 		if out := do("--format", "svg"); !strings.HasPrefix(out, "<svg ") {
@@ -86,7 +86,7 @@ func TestOutputFlags(t *testing.T) {
 	}
 }
 
-// A suite that a run had by --suite is shown by its name, like those that are installed.
+// A suite that a run used by --suite is shown by its name, like installed ones.
 func TestShowSuiteOfRun(t *testing.T) {
 	dir := t.TempDir()
 	before, err := os.Getwd()
@@ -120,7 +120,8 @@ func TestShowSuiteOfRun(t *testing.T) {
 	}
 }
 
-// What down and host recover print fits their schemas. Neither is run here: it would end clusters and change this host.
+// The output of down and host recover matches their schemas. Neither is run here: it would end clusters and change this
+// host.
 func TestRecoveredForm(t *testing.T) {
 	for form, v := range map[string]any{
 		"host recover": recovered{Undone: []string{"a"}, Removed: []string{}},

@@ -12,14 +12,15 @@ import (
 	"nearmetal/internal/wholefile"
 )
 
-// outputFlags say in which form a command writes, and where: the same flags in every command that has several forms.
+// outputFlags choose the format and the file of a command's output. All commands with several formats have the same
+// flags.
 type outputFlags struct {
 	file, format, svg *string
 	json              *bool
 	formats           []string
 }
 
-// addOutputFlags adds -o, --format and --json to cmd, whose first format is the usual one; usage is the text of --format.
+// addOutputFlags adds -o, --format and --json to cmd, whose default is the first format; usage is the text of --format.
 // The older --svg FILE writes a picture in addition.
 func addOutputFlags(cmd *cobra.Command, formats []string, usage string) *outputFlags {
 	o := &outputFlags{formats: formats, json: addJSONFlag(cmd)}
@@ -33,7 +34,7 @@ func addOutputFlags(cmd *cobra.Command, formats []string, usage string) *outputF
 	return o
 }
 
-// settle returns the format, or an error in the flags.
+// settle returns the format, or a usage error.
 func (o *outputFlags) settle(cmd *cobra.Command) (string, error) {
 	format, said := *o.format, cmd.Flags().Changed("format")
 	switch ending := strings.TrimPrefix(strings.ToLower(filepath.Ext(*o.file)), "."); {
@@ -52,7 +53,7 @@ func (o *outputFlags) settle(cmd *cobra.Command) (string, error) {
 	return format, nil
 }
 
-// write has show write to the file of -o, or to standard output. A file is written when all of it is there.
+// write calls show with the file of -o, or with standard output. A file is written only if it is complete.
 func (o *outputFlags) write(cmd *cobra.Command, show func(w io.Writer) error) error {
 	if *o.file == "" || *o.file == "-" {
 		return show(cmd.OutOrStdout())

@@ -8,13 +8,14 @@ import (
 	"testing"
 )
 
-// inBlock is a command line of nearmetal's in a block of code, inText one between backquotes, each up to what the shell takes.
+// inBlock matches a command line of nearmetal in a block of code, inText one between backquotes, each up to a word that
+// the shell interprets.
 var (
 	inBlock = regexp.MustCompile(`(?:^|\$\(|\| |sudo |&& )(?:\$ )?nearmetal ([^|;&<>#()]+)`)
 	inText  = regexp.MustCompile("`(?:sudo )?nearmetal ([^`|;&<>#()]+)")
 )
 
-// commandLines are the command lines of nearmetal's in a page.
+// commandLines returns the command lines of nearmetal in a page.
 func commandLines(page string) (list []string) {
 	block := false
 	for _, line := range strings.Split(page, "\n") {
@@ -32,7 +33,7 @@ func commandLines(page string) (list []string) {
 	return list
 }
 
-// Command lines in the pages have commands and flags that there are, and name a VM as they do today.
+// Command lines in the pages have existing commands and flags, and name a VM in the current form.
 func TestPagesCommands(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
@@ -61,7 +62,7 @@ func TestPagesCommands(t *testing.T) {
 	}
 }
 
-// lineProblem says what is wrong with a command line that a page shows, "" if nothing.
+// lineProblem returns the fault of a command line in a page, or "".
 func lineProblem(args []string) string {
 	root := newRootCommand()
 	c, rest, err := root.Find(args)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// askPassword asks at the terminal, which shows nothing of the answer; "" where there is none. A signal ends the program, and leaves
-// the terminal as it was.
+// askPassword asks at the terminal, without echo; it returns "" without a terminal. A signal ends the program, and
+// leaves the terminal in its original state.
 func askPassword(whose string) (string, error) {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {

@@ -28,7 +28,7 @@ func newResumeCommand() *cobra.Command {
 	})
 }
 
-// holdCommand completes a command that stops the VMs of a cluster or lets them go on.
+// holdCommand completes a command that stops or resumes the VMs of a cluster.
 func holdCommand(stop bool, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = rangeArgs(0, "NAME")
 	cmd.ValidArgsFunction = completeCluster

@@ -20,7 +20,7 @@ import (
 	"nearmetal/internal/wholefile"
 )
 
-// planFormats are those of nearmetal plan --format.
+// planFormats are the formats of nearmetal plan --format.
 var planFormats = []string{"text", "yaml", "json", "svg", "qemu", "libvirt", "vsphere", "openstack", "openstack-tofu", "openstack-json", "openstack-yaml"}
 
 func newPlanCommand() *cobra.Command {
@@ -151,7 +151,7 @@ fits. --json is --format json.`,
 	return cmd
 }
 
-// fitPlan matches the cluster file with a backend whose capabilities are known without asking it.
+// fitPlan adapts the cluster file to a backend whose capabilities are known without asking it.
 func fitPlan(c *spec.Cluster) error {
 	d, err := backend.Open(c.Backend)
 	if err != nil {
@@ -164,7 +164,7 @@ func fitPlan(c *spec.Cluster) error {
 	return nil
 }
 
-// translate is the plan in a backend's own terms; nil where it has none.
+// translate returns the plan in a backend's own terms, or nil if it has none.
 func translate(c *spec.Cluster, p *plan.Plan, hosts []topology.Host) (backend.Translation, error) {
 	d, err := backend.Open(c.Backend)
 	if err != nil {
@@ -178,7 +178,7 @@ func translate(c *spec.Cluster, p *plan.Plan, hosts []topology.Host) (backend.Tr
 	return t.Translate(c, p, hosts)
 }
 
-// advise adds what a backend says of a plan to its warnings.
+// advise adds a backend's remarks on a plan to its warnings.
 func advise(c *spec.Cluster, p *plan.Plan, hosts []topology.Host) error {
 	d, err := backend.Open(c.Backend)
 	if err != nil {
@@ -191,8 +191,8 @@ func advise(c *spec.Cluster, p *plan.Plan, hosts []topology.Host) error {
 	return nil
 }
 
-// render writes what a backend would be asked for, as this machine's takes it, without what only
-// a running cluster has: exports and network.
+// render writes the request to a backend, in the form that this machine's version accepts, without exports and network,
+// which only a running cluster has.
 func render(ctx context.Context, w io.Writer, name string, c *spec.Cluster, p *plan.Plan) error {
 	d, err := backend.Open(name)
 	if err != nil {
@@ -203,7 +203,7 @@ func render(ctx context.Context, w io.Writer, name string, c *spec.Cluster, p *p
 	if !ok {
 		return fmt.Errorf("backend %s has nothing to show for a plan", name)
 	}
-	// What the plan was made for may be another host's: its accel is not tried here.
+	// The plan may be for another host, so its accel is not tested here.
 	ask := *c
 	ask.Accel = string(host.TCG)
 	if _, err := d.Probe(ctx, &ask); err != nil {

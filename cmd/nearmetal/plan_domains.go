@@ -35,7 +35,7 @@ func showDomains(w io.Writer, dir string, c *spec.Cluster, p *plan.Plan, hosts [
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	// All or none: what is there is found before anything is written.
+	// All or none: existing files are found before anything is written.
 	for _, f := range files {
 		if _, err := os.Lstat(filepath.Join(dir, f.Name+".xml")); !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s is there already: remove it, or name another --dir", text.Clean(filepath.Join(dir, f.Name+".xml")))
@@ -49,7 +49,7 @@ func showDomains(w io.Writer, dir string, c *spec.Cluster, p *plan.Plan, hosts [
 	return nil
 }
 
-// writeNew writes a file that is not there yet, with mode.
+// writeNew writes a file with mode. It fails if the file exists.
 func writeNew(path, content string, mode fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {

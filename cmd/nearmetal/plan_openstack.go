@@ -15,7 +15,7 @@ import (
 	"nearmetal/internal/words"
 )
 
-// showRequest writes what a plan asks OpenStack for, in one of the formats whose names begin with openstack.
+// showRequest writes the request of a plan to OpenStack, in one of the formats whose names begin with openstack.
 func showRequest(w io.Writer, format string, c *spec.Cluster, p *plan.Plan) error {
 	r, err := openstack.Make(p, c)
 	if err != nil {
@@ -37,15 +37,14 @@ func showRequest(w io.Writer, format string, c *spec.Cluster, p *plan.Plan) erro
 	return r.Commands(w)
 }
 
-// matched is how a cloud's flavors suit one that a plan asks for.
+// matched describes how well a cloud's flavors fit one that a plan requests.
 type matched struct {
 	Wanted  openstack.Flavor `json:"wanted"`
 	Servers []string         `json:"servers"`
 	Flavors []openstack.Fit  `json:"flavors"`
 }
 
-// showMatch writes which flavors of a file fit a plan, and what each lacks. It fails where no flavor fits one of the
-// VMs.
+// showMatch writes which flavors of a file fit a plan, and what each lacks. It fails if no flavor fits one of the VMs.
 func showMatch(w io.Writer, file, format string, all bool, c *spec.Cluster, p *plan.Plan) error {
 	r, err := openstack.Make(p, c)
 	if err != nil {
@@ -87,7 +86,7 @@ func showMatch(w io.Writer, file, format string, all bool, c *spec.Cluster, p *p
 	return err
 }
 
-// fewFlavors is how many of the flavors that do not fit are shown where not all are asked for.
+// fewFlavors is the number of flavors shown that do not fit, without --all.
 const fewFlavors = 3
 
 func textMatch(w io.Writer, list []matched, all bool) error {

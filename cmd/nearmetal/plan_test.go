@@ -48,7 +48,7 @@ func TestTopologyCommand(t *testing.T) {
 	if _, err := command(t, newTopologyCommand, "--root", filepath.Join(dir, "none")); err == nil {
 		t.Error("read a folder that is not there")
 	}
-	// What is gathered here is this host's topology, twice the same.
+	// The same topology of this host is gathered twice.
 	one, two := filepath.Join(dir, "one.tar.gz"), filepath.Join(dir, "two.tar.gz")
 	for _, f := range []string{one, two} {
 		if out, err := command(t, newTopologyCommand, "gather", f, "--name", "here"); err != nil {
@@ -101,7 +101,7 @@ func TestPlanCommand(t *testing.T) {
 	if err != nil || !strings.Contains(out, "move to epyc-nps4") || !strings.Contains(out, "vm0: mean distance to memory") {
 		t.Errorf("%q, %v", out, err)
 	}
-	// Two hosts of one name are distinguished; a host is needed; formats are checked.
+	// Two hosts with the same name are distinguished; a host is required; formats are checked.
 	if out := run("--host", aMachine, "--format", "json"); !strings.Contains(out, `"host": "r740"`) {
 		t.Error(out)
 	}
@@ -112,7 +112,7 @@ func TestPlanCommand(t *testing.T) {
 	}
 }
 
-// The text of a plan says in its last line how the VMs run.
+// The last line of a plan's text states how the VMs run.
 func TestPlanShort(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -130,7 +130,7 @@ func TestPlanShort(t *testing.T) {
 	}
 }
 
-// QEMU's command lines say what is not in them.
+// The output with QEMU's command lines states what they omit.
 func TestPlanQEMU(t *testing.T) {
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
 		t.Skip(err)

@@ -51,7 +51,7 @@ within 3 seconds.
 	return cmd
 }
 
-// showClusters writes what ps shows: all clusters, or the one or the VM that args name.
+// showClusters writes the output of ps: all clusters, or the cluster or the VM that args name.
 func showClusters(w io.Writer, args []string, devices, asJSON bool) error {
 	if len(args) == 1 {
 		t := job.ParseTarget(args[0])
@@ -93,8 +93,8 @@ func showClusters(w io.Writer, args []string, devices, asJSON bool) error {
 	return clusterTable(list).Print(w)
 }
 
-// clusterTable has a row for each cluster. VMs that have ended count as such, and hold neither
-// CPUs nor memory.
+// clusterTable has a row for each cluster. VMs that have ended are shown as such, and count for neither CPUs nor
+// memory.
 func clusterTable(list []state.Record) *terminal.Table {
 	t := terminal.NewTable("name", "state", "vms", "vcpus", "memory", "accel", "backend", "age", "command")
 	for i := range list {
@@ -115,7 +115,7 @@ func clusterTable(list []state.Record) *terminal.Table {
 	return t
 }
 
-// stateOf is the state of a cluster as people read it: beside its own, degraded and paused.
+// stateOf returns the state of a cluster for people: in addition to its own states, degraded and paused.
 func stateOf(r *state.Record) string {
 	switch {
 	case r.Paused:
@@ -156,7 +156,7 @@ func printVMs(w io.Writer, r *state.Record) error {
 
 func vmTable(r *state.Record) *terminal.Table {
 	headings := []string{"vm", "state", "vcpus", "memory", "ip", "pid", "boot"}
-	if len(r.Remote) > 0 { // on another host a process has no number here
+	if len(r.Remote) > 0 { // the PIDs of another host mean nothing here
 		headings[5] = "host"
 	}
 	t := terminal.NewTable(headings...)

@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/cluster/state"
 )
 
-// A VM that has ended is not counted as one that is ready.
+// A VM that has ended is not counted as ready.
 func TestPsDegraded(t *testing.T) {
 	vms := []state.VMRecord{
 		{Name: "vm0", VCPUs: 2, MemoryBytes: 1 << 30, State: state.Ready},
@@ -37,7 +37,7 @@ func TestPsDegraded(t *testing.T) {
 		t.Errorf("%s", out.String())
 	}
 
-	// What starts it again is named where that works: not on several hosts, nor with every backend.
+	// The command to restart it is named only where it works: not on several hosts, nor with every backend.
 	for _, x := range []struct {
 		r    state.Record
 		want string

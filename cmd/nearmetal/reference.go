@@ -83,7 +83,7 @@ func writeCommand(w io.Writer, c *cobra.Command) {
 	}
 }
 
-// unindent takes the two spaces away that examples have before each line in help.
+// unindent removes the two spaces before each line of examples in help.
 func unindent(s string) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	for i := range lines {

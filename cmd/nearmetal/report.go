@@ -52,13 +52,13 @@ func newBenchReportCommand() *cobra.Command {
 	return cmd
 }
 
-// addReportFlags makes cmd write reports: its arguments are folders of runs.
+// addReportFlags makes cmd write reports: its arguments are directories of runs.
 func addReportFlags(cmd *cobra.Command) {
 	output := cmd.Flags().StringP("output", "o", "", "the page's `FILE.html`, or a directory for all that is written")
 	formats := cmd.Flags().StringSlice("format", []string{"html", "text"}, "the `FORMATS` that are written: "+strings.Join(reporting.Formats, ", ")+"; or json alone, the same as --json")
 	tolerance := cmd.Flags().String("tolerance", "", "`LOSS` of performance that is accepted, like 5%, 0.05 or 4/48 (default: computed)")
 	cmd.Flags().StringVar(tolerance, "gauge", "", "the old name of --tolerance")
-	if err := cmd.Flags().MarkDeprecated("gauge", "it is called --tolerance"); err != nil { // until 0.2.0
+	if err := cmd.Flags().MarkDeprecated("gauge", "it is called --tolerance"); err != nil { // name until 0.2.0
 		panic(err)
 	}
 	name := cmd.Flags().String("paper", "", "lay the run beside what a `PAPER` prints: "+strings.Join(paper.Names(), ", "))
@@ -108,14 +108,14 @@ func addReportFlags(cmd *cobra.Command) {
 		}
 		if len(args) == 0 {
 			if args = []string{"."}; *output == "" {
-				*formats = []string{"text"} // there is no run's folder for a page
+				*formats = []string{"text"} // without a run there is no directory for a page
 			}
 		}
 		return writeReport(cmd, p, r, args[0], *output, *formats)
 	}
 }
 
-// waysOf returns how a paper's items are measured by the suites that there are.
+// waysOf returns how the available suites measure a paper's items.
 func waysOf(suites func() ([]*suite.Suite, error), name string) (func(paper.Key) []string, error) {
 	list, err := suites()
 	if err != nil {
@@ -156,8 +156,8 @@ func readReport(p *terminal.Progress, folders []string, o reporting.Options) (*r
 	return r, nil
 }
 
-// writeReport writes what the formats name. output is a page's file or a folder; empty: the page
-// goes into the run's folder, and pictures into its folder plots.
+// writeReport writes the named formats. output is the file of a page or a directory; if it is empty, the page is
+// written to the run's directory, and pictures to plots in it.
 func writeReport(cmd *cobra.Command, p *terminal.Progress, r *reporting.Report, run, output string, formats []string) error {
 	page, folder := output, output
 	info, err := os.Stat(output)

@@ -13,8 +13,7 @@ import (
 	"nearmetal/internal/terminal"
 )
 
-// commands makes nearmetal's commands, in the order of its help. Each has a file
-// of its own with the function that makes it.
+// commands are the functions that make nearmetal's commands, in the order of its help. Each is in a file of its own.
 var commands = []func() *cobra.Command{
 	newRunCommand,
 	newUpCommand,
@@ -83,7 +82,7 @@ var groups = []*cobra.Group{
 	{ID: groupSelf, Title: "About nearmetal:"},
 }
 
-// exitHelp is what the help of nearmetal says about exit statuses.
+// exitHelp is the section on exit statuses in the help of nearmetal.
 const exitHelp = `Exit status: 0 for success, 2 for wrong usage, 3 if a command that checks
 something has findings, 125 if nearmetal itself failed. run, exec, shell and rsh
 exit with the program's status (128 + N if signal N ended it), 126 if it cannot
@@ -135,7 +134,8 @@ cluster of $NEARMETAL_CLUSTER, or the only one that runs; /VM is a VM of that.
 	return root
 }
 
-// filled is the value of a flag that is not empty where it is given: an unset variable of a script does not ask for the default.
+// filled is the value of a flag that must not be empty if the flag is given: an unset variable of a script does not
+// request the default.
 type filled struct{ pflag.Value }
 
 func (v filled) Set(text string) error {
@@ -145,7 +145,7 @@ func (v filled) Set(text string) error {
 	return v.Value.Set(text)
 }
 
-// fill has a flag of a type that takes any text refuse an empty one. The others do that by themselves.
+// fill makes a flag whose type accepts any text refuse an empty one. Other types refuse it themselves.
 func fill(f *pflag.Flag) {
 	switch f.Value.Type() {
 	case "string", "stringSlice", "stringArray":
@@ -156,9 +156,8 @@ func fill(f *pflag.Flag) {
 	}
 }
 
-// frame sets on c and the commands below it what all have in common: errors that
-// tell usage from failure, flags in the order in which they were added, and no empty values but for programs of
-// nearmetal's own (hidden commands).
+// frame sets the common properties of c and the commands below it: errors that distinguish usage from failure, flags in
+// the order in which they were added, and no empty values except for internal programs (hidden commands).
 func frame(c *cobra.Command) {
 	c.Flags().SortFlags = false
 	if !c.Hidden {
@@ -180,7 +179,7 @@ func frame(c *cobra.Command) {
 		c.Args = noneEmpty(c.Args)
 	}
 	if c.HasSubCommands() && c.RunE == nil && c.Run == nil {
-		// cobra itself is content with any word after a command that has no work of its own.
+		// cobra itself accepts any word after a command that has no work of its own.
 		c.Args = unknownCommand
 		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
@@ -189,7 +188,7 @@ func frame(c *cobra.Command) {
 	}
 }
 
-// unknownCommand refuses words after a command that only has others below it.
+// unknownCommand refuses words after a command that only has subcommands.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -206,8 +205,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return usagef("unknown command %q", args[0])
 }
 
-// progress returns the progress of a command: silent with --quiet. Close it before
-// the command ends.
+// progress returns the progress of a command: silent with --quiet. The caller closes it before the command ends.
 func progress(cmd *cobra.Command) *terminal.Progress {
 	return terminal.NewProgress(cmd.ErrOrStderr(), quiet(cmd))
 }
@@ -218,10 +216,10 @@ func quiet(cmd *cobra.Command) bool {
 	return err == nil && set
 }
 
-// debugging reports whether the user wants to see how nearmetal works (NEARMETAL_DEBUG=1).
+// debugging reports whether debug output is wanted (NEARMETAL_DEBUG=1).
 func debugging() bool { return os.Getenv("NEARMETAL_DEBUG") == "1" }
 
-// flagNames returns the long names of the flags that a command takes.
+// flagNames returns the long names of a command's flags.
 func flagNames(cmd *cobra.Command) []string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -232,7 +230,7 @@ func flagNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// usage shows how a command is called: cobra's order, but no line over 80 columns.
+// usage prints the usage of a command: in cobra's order, but without lines over 80 columns.
 func usage(cmd *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
@@ -258,7 +256,7 @@ func usage(cmd *cobra.Command) error {
 	return err
 }
 
-// helpWidth is the columns that help takes at most.
+// helpWidth is the maximum width of help, in columns.
 const helpWidth = 80
 
 func flagUsages(flags *pflag.FlagSet) string {

@@ -7,7 +7,7 @@ import (
 	"nearmetal/internal/launch"
 )
 
-// exitShell is the status of ssh for errors of its own. rsh has it instead of exitFailure, as nearmetal-rsh in a VM does.
+// exitShell is the status of ssh for its own errors. rsh uses it instead of exitFailure, like nearmetal-rsh in a VM.
 const exitShell = 255
 
 func newRshCommand() *cobra.Command {

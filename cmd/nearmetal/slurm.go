@@ -30,7 +30,7 @@ func newSlurmCommand() *cobra.Command {
 	return cmd
 }
 
-// offerFlags are those by which a command learns what a host offers.
+// offerFlags are the flags of commands that read the resources of a host.
 type offerFlags struct {
 	root, node string
 	region     spec.Size
@@ -45,7 +45,7 @@ func addOfferFlags(cmd *cobra.Command) *offerFlags {
 	return f
 }
 
-// offer reads the host and returns what it offers.
+// offer reads the host and returns the resources that it offers.
 func (f *offerFlags) offer() (*topology.Host, *slurm.Gres, error) {
 	host, err := openHost(context.Background(), f.root, "", "")
 	if err != nil {
@@ -66,13 +66,13 @@ func (f *offerFlags) offer() (*topology.Host, *slurm.Gres, error) {
 	return host, slurm.NewGres(host, node, uint64(f.region)), nil
 }
 
-// gresOffer is what `nearmetal slurm gres --json` prints. The fields are in the order of their keys.
+// gresOffer is the output of `nearmetal slurm gres --json`. The fields are in the order of their keys.
 type gresOffer struct {
-	Gres  string   `json:"gres"`      // of NodeName= in slurm.conf
-	Types string   `json:"gresTypes"` // of GresTypes= there
-	Lines []string `json:"lines"`     // of gres.conf
+	Gres  string   `json:"gres"`      // for NodeName= in slurm.conf
+	Types string   `json:"gresTypes"` // for GresTypes= in slurm.conf
+	Lines []string `json:"lines"`     // for gres.conf
 	Node  string   `json:"node"`
-	Notes []string `json:"notes"` // what keeps VFs from being offered
+	Notes []string `json:"notes"` // reasons why VFs are not offered
 }
 
 func newSlurmGresCommand() *cobra.Command {
@@ -163,7 +163,7 @@ them into a directory instead, where none of them may be yet.`,
 	return cmd
 }
 
-// writeExample writes all files or, if one of them is there already, none.
+// writeExample writes all files or, if one of them exists, none.
 func writeExample(cmd *cobra.Command, dir string, files []slurm.File) error {
 	for _, f := range files {
 		if _, err := os.Lstat(filepath.Join(dir, f.Name)); err == nil {

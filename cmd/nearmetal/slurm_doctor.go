@@ -59,13 +59,13 @@ other files are beside that one. What they do not show of the host is unknown.`,
 	return cmd
 }
 
-// statusColours are those of a row's outcome.
+// statusColours are the colours of a row's outcome.
 var statusColours = map[string]terminal.Colour{
 	slurm.StatusOK: terminal.Green, slurm.StatusWarn: terminal.Yellow,
 	slurm.StatusFail: terminal.Red, slurm.StatusUnknown: terminal.Plain,
 }
 
-// printFindings shows each finding on a line, and below it why it matters and the lines to add.
+// printFindings prints each finding on a line, and below it the reason and the lines to add.
 func printFindings(w io.Writer, findings []slurm.Finding) error {
 	colour := terminal.Coloured(w)
 	var b strings.Builder

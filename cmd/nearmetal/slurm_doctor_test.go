@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// Of a host that is described this machine's /dev, /proc and programs of Slurm say nothing, and neither does a tree of a
-// fleet's check.
+// This machine's /dev, /proc and Slurm programs are not used for a described host, nor for a tree of a fleet's check.
 func TestElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

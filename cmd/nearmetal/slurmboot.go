@@ -14,8 +14,9 @@ import (
 	"nearmetal/internal/text"
 )
 
-// exitHostFault is the status of slurm-boot where the host is at fault: slurm/boot.c drains it then. It has the number of
-// exitFindings, and keeps it because nearmetal and the plugin can be of two versions while packages are upgraded.
+// exitHostFault is the status of slurm-boot if the host is at fault: slurm/boot.c drains it then. It equals
+// exitFindings, and must keep its value because nearmetal and the plugin may have different versions while packages are
+// upgraded.
 const exitHostFault = 3
 
 // warningMark starts a line of slurm-boot that slurm/step.c shows to the user.
@@ -83,13 +84,13 @@ func newSlurmBootCommand() *cobra.Command {
 			return err
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), rec.Name)
-		// A batch script's mpirun finds the VMs by these; without an uplink it cannot.
+		// A batch script's mpirun finds the VMs by these variables; without an uplink it cannot.
 		if vars, err := job.LaunchVariables(rec, nil); err == nil {
 			for _, v := range vars {
 				fmt.Fprintln(cmd.OutOrStdout(), v)
 			}
 		}
-		// Last: the plugin cuts off what is too long.
+		// Printed last, because the plugin truncates long output.
 		for _, w := range warnings {
 			fmt.Fprintln(cmd.OutOrStdout(), warningMark+text.Clean(w))
 		}

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// The check at srun takes relative paths from the directory in which srun was typed, as the
-// job's hosts do.
+// The check at srun resolves relative paths in the directory of srun, as the job's hosts do.
 func TestSlurmCheckRelativeShare(t *testing.T) {
 	enter(t, "testdata/files")
 	dir, err := os.Getwd()

@@ -8,7 +8,7 @@ import (
 	"nearmetal/internal/slurm/node"
 )
 
-// newSlurmHostCommand is what the plugin runs as root where a job's VMs did not boot.
+// newSlurmHostCommand returns the command that the plugin runs as root if a job's VMs did not boot.
 func newSlurmHostCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "slurm-host",

@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/slurm/node"
 )
 
-// newSlurmPagesCommand is what the plugin's prolog and epilog run as root.
+// newSlurmPagesCommand returns the command that the plugin's prolog and epilog run as root.
 func newSlurmPagesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "slurm-pages keep|return",

@@ -9,8 +9,8 @@ import (
 	"nearmetal/internal/text"
 )
 
-// newSlurmSweepCommand is what the plugin runs as root at slurmd's start, and in a prolog that finds the folder of
-// another job without a slurmstepd.
+// newSlurmSweepCommand returns the command that the plugin runs as root at slurmd's start, and in a prolog that finds
+// the directory of another job without a slurmstepd.
 func newSlurmSweepCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "slurm-sweep",
@@ -29,7 +29,7 @@ func newSlurmSweepCommand() *cobra.Command {
 	return cmd
 }
 
-// sweepJobs runs s and says what it did.
+// sweepJobs runs s and reports its result.
 func sweepJobs(cmd *cobra.Command, s slurm.Sweep) error {
 	jobs, undone, err := s.Run(cmd.Context())
 	sayRemoved(cmd, jobs)
@@ -37,7 +37,7 @@ func sweepJobs(cmd *cobra.Command, s slurm.Sweep) error {
 	return err
 }
 
-// sayRemoved says what jobs had left.
+// sayRemoved reports the removed remains of jobs.
 func sayRemoved(cmd *cobra.Command, jobs []string) {
 	for _, j := range jobs {
 		fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: removed: %s\n", text.Clean(j))

@@ -13,10 +13,10 @@ import (
 	"nearmetal/internal/text"
 )
 
-// exitHeld is the status of slurm-vf lease where somebody still has a VF open: slurm/vf.c does not drain the host.
+// exitHeld is the status of slurm-vf lease if a process still has a VF open: slurm/vf.c does not drain the host.
 const exitHeld = 4
 
-// newSlurmVFCommand is what the plugin's prolog and epilog run as root.
+// newSlurmVFCommand returns the command that the plugin's prolog and epilog run as root.
 func newSlurmVFCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "slurm-vf lease|return",
@@ -47,7 +47,7 @@ func newSlurmVFCommand() *cobra.Command {
 			for _, at := range list {
 				fmt.Fprintln(cmd.OutOrStdout(), at)
 			}
-			// The plugin reads one stream: its lines with a # are for the log.
+			// The plugin reads one stream: lines with a # are for the log.
 			for _, note := range notes {
 				fmt.Fprintln(cmd.OutOrStdout(), "# "+text.Clean(note))
 			}

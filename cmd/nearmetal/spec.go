@@ -44,7 +44,7 @@ and column. The exit status is 3 if a file has a mistake.`,
 					continue
 				}
 				failed = append(failed, err)
-				// A cluster comes with an error if only its backend is unknown.
+				// A cluster is returned together with an error only if its backend is unknown.
 				unread = unread || c == nil && !errors.As(err, new(*spec.Problems))
 			}
 			switch {
@@ -124,7 +124,7 @@ in /etc/nearmetal/templates and in ~/.config/nearmetal/templates.`,
 	return cmd
 }
 
-// errorList is several errors, each with lines of its own.
+// errorList is a list of errors, each with its own lines.
 type errorList []error
 
 func (l errorList) Error() string { return errors.Join(l...).Error() }

@@ -9,10 +9,10 @@ import (
 	"nearmetal/internal/job"
 )
 
-// target is the cluster, or the VM of it, that a command is about.
+// target is the cluster, or one VM of it, that a command acts on.
 type target = job.Target
 
-// vmTarget reads the target of a command that takes [NAME[/VM]] and --vm, the older form of its second half.
+// vmTarget parses the target of a command that accepts [NAME[/VM]] and --vm, the older form of its second half.
 func vmTarget(args []string, vm string) (target, error) {
 	t := job.ParseTarget(firstArg(args))
 	switch {
@@ -25,7 +25,7 @@ func vmTarget(args []string, vm string) (target, error) {
 	return t, nil
 }
 
-// clusterTarget reads the target of a command that is about whole clusters.
+// clusterTarget parses the target of a command that acts on whole clusters.
 func clusterTarget(cmd *cobra.Command, arg string) (string, error) {
 	t := job.ParseTarget(arg)
 	if t.VM != "" {
@@ -34,7 +34,7 @@ func clusterTarget(cmd *cobra.Command, arg string) (string, error) {
 	return t.Cluster, nil
 }
 
-// completeTarget completes a first argument NAME[/VM]: the VMs are offered once NAME is that of a cluster.
+// completeTarget completes a first argument NAME[/VM]: VMs are offered once NAME is the name of a cluster.
 func completeTarget(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -42,7 +42,7 @@ func completeTarget(cmd *cobra.Command, args []string, typed string) ([]string, 
 	return completeOneTarget(cmd, nil, typed)
 }
 
-// completeOneTarget completes NAME[/VM] wherever it stands.
+// completeOneTarget completes NAME[/VM] at any position.
 func completeOneTarget(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	name, _, slash := strings.Cut(typed, "/")
 	var offers []string
@@ -60,7 +60,7 @@ func completeOneTarget(cmd *cobra.Command, _ []string, typed string) ([]string, 
 	return offers, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completePlace completes FROM and TO of cp: NAME/VM: of a VM, or a file of this host.
+// completePlace completes FROM and TO of cp: NAME/VM: for a path in a VM, or a file of this host.
 func completePlace(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

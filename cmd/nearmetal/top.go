@@ -98,13 +98,13 @@ Without a terminal, and with --count, it shows that many intervals. --json and
 	return cmd
 }
 
-// topTable shows what VMs took between two readings.
+// topTable shows the resources that VMs used between two readings.
 func topTable(now, then []load.VM, passed time.Duration, more job.Extras) *terminal.Table {
 	earlier := map[string]*load.VM{}
 	for i := range then {
 		earlier[then[i].Cluster+"/"+then[i].Name] = &then[i]
 	}
-	// Columns of what no VM has are left out: the rest should fit a terminal.
+	// Columns that no VM has a value for are left out: the rest should fit a terminal.
 	huge := slices.ContainsFunc(now, func(v load.VM) bool { return v.HugeBytes != 0 })
 	shared := slices.ContainsFunc(now, func(v load.VM) bool { return v.Region != nil })
 	functions := slices.ContainsFunc(now, func(v load.VM) bool { return v.Functions != nil })
@@ -130,7 +130,7 @@ func topTable(now, then []load.VM, passed time.Duration, more job.Extras) *termi
 		name := v.Cluster + "/" + v.Name
 		old := earlier[name]
 		if old == nil {
-			old = v // it is new: nothing is known of its last interval
+			old = v // it is new: its last interval is not known
 		}
 		r := v.Since(old, passed)
 		row := []any{name, v.State, v.VCPUs, fmt.Sprintf("%.2f", r.VCPU), fmt.Sprintf("%.2f", r.Wait), fmt.Sprintf("%.2f", r.Other),
@@ -170,10 +170,10 @@ func topTable(now, then []load.VM, passed time.Duration, more job.Extras) *termi
 	return t
 }
 
-// plainCount writes a count in full.
+// plainCount formats a count in full.
 func plainCount(n uint64) string { return fmt.Sprint(n) }
 
-// perSecond writes a rate, nothing where it is not known.
+// perSecond formats a rate, or returns "" if it is not known.
 func perSecond(rate float64, write func(uint64) string) string {
 	if rate < 0 {
 		return ""
@@ -181,7 +181,7 @@ func perSecond(rate float64, write func(uint64) string) string {
 	return write(uint64(rate + 0.5))
 }
 
-// byNode writes memory of NUMA nodes as NODE:BYTES.
+// byNode formats memory of NUMA nodes as NODE:BYTES.
 func byNode(nodes []load.Node) string {
 	var list []string
 	for _, n := range nodes {
@@ -190,7 +190,7 @@ func byNode(nodes []load.Node) string {
 	return strings.Join(list, " ")
 }
 
-// watch shows what show writes, each interval anew, n times (0: until ctx ends). On a terminal each takes the place of the
+// watch prints the output of show again at each interval, n times (0: until ctx ends). On a terminal each replaces the
 // one before.
 func watch(ctx context.Context, out io.Writer, interval time.Duration, n int, show func(io.Writer) error) error {
 	const home = "\x1b[H\x1b[J"

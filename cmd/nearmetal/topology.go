@@ -78,7 +78,7 @@ the vCenter of GOVC_URL (docs/vsphere.md).`,
 	return cmd
 }
 
-// openHost reads a host from where the flags say.
+// openHost reads a host from the source that the flags name.
 func openHost(ctx context.Context, root, xml, vsphere string) (*topology.Host, error) {
 	switch {
 	case vsphere != "":

@@ -105,7 +105,7 @@ could not be read, or what this QEMU cannot show.`,
 	return cmd
 }
 
-// showVerified prints a report; its error says that something is not as it should be.
+// showVerified prints a report. It returns findings if a row differs from the plan.
 func showVerified(cmd *cobra.Command, r *verify.Report, asJSON bool, as string) (err error) {
 	if asJSON {
 		err = terminal.PrintJSON(cmd.OutOrStdout(), r)
@@ -118,7 +118,7 @@ func showVerified(cmd *cobra.Command, r *verify.Report, asJSON bool, as string) 
 	return err
 }
 
-// printReport prints the rows, each VM's below a line that counts them, and a summary.
+// printReport prints the rows of each VM below a line that counts them, and a summary.
 func printReport(cmd *cobra.Command, r *verify.Report) error {
 	out := cmd.OutOrStdout()
 	var vms []string
@@ -145,7 +145,7 @@ func printReport(cmd *cobra.Command, r *verify.Report) error {
 	return err
 }
 
-// verdict counts the rows of a report.
+// verdict returns a summary of a report: the counts of its rows.
 func verdict(r *verify.Report) string {
 	bad, notes := r.Count(verify.Differs), r.Count(verify.Note)
 	s := fmt.Sprintf("as planned (%s)", counted(len(r.Rows), "point", "points"))

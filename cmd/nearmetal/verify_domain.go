@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/verify"
 )
 
-// verifyDomain compares a running domain, whoever made it, with its own XML.
+// verifyDomain compares a running domain, created by any tool, with its own XML.
 func verifyDomain(ctx context.Context, uri, name string) (*verify.Report, error) {
 	c, err := connectLibvirtd(ctx, uri)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"nearmetal/internal/verify"
 )
 
-// verifyFlavor compares this VM, or a captured tree, with a flavor of OpenStack's.
+// verifyFlavor compares this VM, or a captured tree, with an OpenStack flavor.
 func verifyFlavor(cmd *cobra.Command, file, root string) (*verify.Report, error) {
 	var in io.Reader = cmd.InOrStdin()
 	if file != "-" {

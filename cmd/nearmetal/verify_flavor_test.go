@@ -9,7 +9,7 @@ import (
 	"nearmetal/test/hosttree"
 )
 
-// A captured VM compared with a flavor: the exit status follows the rows, and wrong usage is one line.
+// A captured VM is compared with a flavor: the exit status follows the rows, and wrong usage gives a one-line error.
 func TestVerifyFlavor(t *testing.T) {
 	dir := t.TempDir()
 	const data = "../../internal/cloud/testdata/"

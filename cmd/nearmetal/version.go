@@ -26,7 +26,8 @@ var (
 // fact is one line of `nearmetal version`.
 type fact struct{ name, value string }
 
-// versionFacts is what `nearmetal version --json` prints: these, and each backend's under the name of the backend.
+// versionFacts is the output of `nearmetal version --json`: these facts, and each backend's under the name of the
+// backend.
 type versionFacts struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit"`
@@ -81,7 +82,7 @@ whether VMs run on KVM.`,
 	return cmd
 }
 
-// builtFrom returns the commit that the program was built from, by the linker or by Go.
+// builtFrom returns the commit that the program was built from, recorded by the linker or by Go.
 func builtFrom() string {
 	if commit != "" {
 		return commit
@@ -96,7 +97,7 @@ func builtFrom() string {
 	return "unknown"
 }
 
-// backendFact returns what a backend finds here; false where it has nothing to say.
+// backendFact returns what a backend finds on this machine; false if it reports nothing.
 func backendFact(ctx context.Context, name string) (fact, bool) {
 	d, err := backend.Open(name)
 	if err != nil {
@@ -114,7 +115,7 @@ func backendFact(ctx context.Context, name string) (fact, bool) {
 	return fact{name, text}, true
 }
 
-// accelFact says whether VMs run on KVM here, and why not where they do not.
+// accelFact reports whether VMs run under KVM here, or why not.
 func accelFact() fact {
 	if _, _, err := host.DetectAccel("kvm"); err != nil {
 		return fact{"accel", "tcg (" + strings.TrimPrefix(err.Error(), "accel kvm: ") + ")"}

@@ -179,8 +179,8 @@ func printFunctions(cmd *cobra.Command, list []esx.Function, asJSON bool) error 
 	return t.Print(cmd.OutOrStdout())
 }
 
-// changed prints functions after a change, and how to undo it where anything changed: a command for each number of virtual
-// functions that there was before.
+// changed prints functions after a change, and the commands that undo it: one for each earlier number of virtual
+// functions.
 func changed(cmd *cobra.Command, before, after []esx.Function, asJSON bool, undo func(vfs int, list string) string) error {
 	by := map[int][]string{}
 	for i := range before {

@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// switchFlags are those of a virtual switch.
+// switchFlags are the flags of a virtual switch.
 type switchFlags struct {
 	w      esx.Switch
 	remove bool
@@ -40,7 +40,7 @@ func (f *switchFlags) check() error {
 	return nil
 }
 
-// said says what became of a switch.
+// said prints the result of a change to a switch.
 func (f *switchFlags) said(cmd *cobra.Command, changed bool) {
 	what := "made"
 	switch {
@@ -54,7 +54,8 @@ func (f *switchFlags) said(cmd *cobra.Command, changed bool) {
 	fmt.Fprintf(cmd.OutOrStdout(), "switch %s, port group %s: %s\n", text.Clean(f.w.Name), text.Clean(f.w.PortGroup), what)
 }
 
-// switchCommand completes a command that makes or removes a switch by set, which reports whether it changed anything.
+// switchCommand completes a command that creates or removes a switch with set, which reports whether it changed
+// anything.
 func switchCommand(cmd *cobra.Command, set func(v vspherePart, hosts []string, f *switchFlags) (bool, error)) *cobra.Command {
 	f := addSwitchFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -1,4 +1,4 @@
-/* Small things that every part uses. */
+/* Helpers that every part uses. */
 #ifndef IVS_COMMON_H
 #define IVS_COMMON_H
 
@@ -7,14 +7,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Is a field in this line of 64 bytes of its structure? */
+/* Asserts that a field is in this 64-byte line of its structure. */
 #define IVS_IN_LINE(type, field, line) \
 	_Static_assert(offsetof(type, field) / 64 == (line), #field " has left its cache line")
 
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-/* How many objects use another: threads open and close them at the same time. */
+/* Reference counts of objects, atomic because threads open and close objects at the same time. */
 static inline void ivs_ref(int *refs)
 {
 	__atomic_add_fetch(refs, 1, __ATOMIC_ACQ_REL);

@@ -1,10 +1,10 @@
-/* The CPU's clock, and its pause in a loop. */
+/* The CPU's cycle counter and its pause instruction. */
 #ifndef IVS_CYCLES_H
 #define IVS_CYCLES_H
 
 #include <stdint.h>
 
-/* A count that goes on with some GHz; 0 where there is none. */
+/* Returns a counter that runs at some GHz, or 0 on CPUs without one. */
 static inline uint64_t ivs_cycles(void)
 {
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -14,7 +14,7 @@ static inline uint64_t ivs_cycles(void)
 #endif
 }
 
-/* In a loop that waits for another core: leaves this one to its other thread, if it has one. */
+/* Yields the core to its other hardware thread, in a loop that waits for another core. */
 static inline void ivs_pause(void)
 {
 #if defined(__x86_64__) && defined(__GNUC__)

@@ -1,4 +1,4 @@
-/* The region's formats, and the limits of ours that follow from them. */
+/* The region's formats, and the provider's limits that follow from them. */
 #ifndef IVS_LAYOUT_H
 #define IVS_LAYOUT_H
 

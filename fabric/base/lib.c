@@ -5,7 +5,7 @@
 
 struct ivs_lib ivs_lib;
 
-/* The functions to find. ucx/abi/uct.c has a table like this one, and no headers of fabric/. */
+/* The functions to resolve. ucx/abi/uct.c has a similar table, because it includes no headers of fabric/. */
 static const struct {
 	const char *name;
 	size_t offset;

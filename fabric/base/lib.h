@@ -1,7 +1,7 @@
 /*
- * What we call of libfabric. The library that loaded us is found at run time:
- * a name bound at link time would get the oldest version of its symbol, whose
- * structures may be smaller than those the library works with.
+ * The functions of libfabric that the provider calls. They are resolved at run time in the library that loaded the
+ * provider: a name bound at link time would get the oldest version of its symbol, whose structures may be smaller than
+ * those the library works with.
  */
 #ifndef IVS_LIB_H
 #define IVS_LIB_H
@@ -29,12 +29,12 @@ struct ivs_lib {
 };
 
 extern struct ivs_lib ivs_lib;
-/* Whose messages the log has: ofi/prov.c defines it for the provider, ucx/base.c for the UCX transport. */
+/* The provider that log messages name: ofi/prov.c defines it for the provider, ucx/base.c for the UCX transport. */
 extern struct fi_provider ivs_prov;
 
 /*
- * Finds the library that holds the code at caller, else any libfabric.so.1 of the
- * process. Returns 0, or -FI_ENOSYS if a function is missing.
+ * Resolves the functions in the library that holds the code at caller, else in any libfabric.so.1 of the process.
+ * Returns 0, or -FI_ENOSYS if a function is missing.
  */
 int ivs_lib_open(void *caller);
 

@@ -1,4 +1,4 @@
-/* A doubly linked list whose head is an element too. */
+/* A doubly linked list whose head is also an element. */
 #ifndef IVS_LIST_H
 #define IVS_LIST_H
 
@@ -38,7 +38,7 @@ static inline void ivs_list_del(struct ivs_list *e)
 
 #define ivs_list_each(pos, head) for (pos = (head)->next; pos != (head); pos = pos->next)
 
-/* pos may be taken out of the list meanwhile. */
+/* Like ivs_list_each, but the loop body may remove pos from the list. */
 #define ivs_list_each_safe(pos, tmp, head) \
 	for (pos = (head)->next, tmp = pos->next; pos != (head); pos = tmp, tmp = pos->next)
 

@@ -28,7 +28,7 @@ struct ivs_param ivs_param = {
 
 #define GET(name, field) ivs_lib.param_get(&ivs_prov, name, &ivs_param.field)
 
-/* The names of two parameters in earlier providers, until 0.2.0. They count where the new ones are not set. */
+/* Reads two parameters under their names in providers before 0.2.0. They apply where the new names are not set. */
 static void old_names(bool core, bool wait)
 {
 	char *text = getenv("FI_IVSHMEM_INNER");
@@ -45,7 +45,9 @@ static void old_names(bool core, bool wait)
 		ivs_param.wait_timeout = ms;
 }
 
-/* Parameters for tests only: docs/testing.md names them. They take a path that is never the best one. */
+/*
+ * Defines the parameters that only tests use (docs/testing.md lists them). They force paths that are never the fastest.
+ */
 static void test_params(void)
 {
 	DEFINE("cma_max", FI_PARAM_SIZE_T, "Largest message in bytes that is read directly (default: of any size)");
@@ -130,7 +132,7 @@ void ivs_param_init(void)
 	GET("ranks", ranks);
 	GET("job", job);
 	GET("cma", cma);
-	/* A size that the user sets is taken without measuring. */
+	/* A size that the user sets is used without measuring. */
 	ivs_param.cma_measure = GET("cma_min", cma_min) != FI_SUCCESS;
 	GET("unexpected", unexpected);
 	GET("timeout", timeout);

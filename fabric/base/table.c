@@ -3,7 +3,7 @@
 
 #include "base/table.h"
 
-/* Not in line: it seldom grows one, and its callers are short. */
+/* Not inline: tables seldom grow, and the callers are short. */
 __attribute__((noinline)) void *ivs_table_grow(void *table, size_t *size, size_t at, size_t bytes)
 {
 	size_t grown = *size ? *size : 64;

@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 /*
- * Makes a table of *size entries, each of this many bytes, long enough for entry at, and sets *size. New entries are zero.
- * Returns the table, which may have moved, or NULL if there is no memory: it stays as it was then.
+ * Extends a table of *size entries, each of this many bytes, so that it has entry at, and updates *size. New entries
+ * are zero. Returns the table, which may have moved, or NULL without memory: the table is then unchanged.
  */
 void *ivs_table_grow(void *table, size_t *size, size_t at, size_t bytes);
 

@@ -1,9 +1,8 @@
 /*
- * Two ranks in two processes, and a third that plays another VM: the input says what the ranks
- * send and receive, up to sizes that both copy, and which words the third writes meanwhile,
- * again and again: the word of a message that both copy, old lines of a ring, slots, tables.
- * Nobody may crash or hang, and nothing around a receive's buffer, or memory that was
- * withdrawn, may change.
+ * Fuzzes two ranks in two processes, with a third process that plays another VM. The input defines what the ranks send
+ * and receive, up to sizes that both copy, and which words the third writes repeatedly in the meantime: the word of a
+ * message that both copy, old lines of a ring, slots, tables. No process may crash or hang, and nothing around a
+ * receive's buffer, or in withdrawn memory, may change.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -22,7 +21,7 @@
 #define REGION_BYTES (4 << 20)
 #define LARGEST	     (512 << 10)
 #define GUARD	     (256 << 10)
-#define PATIENCE_MS  20000 /* for the other processes: a busy machine is slow */
+#define PATIENCE_MS  20000 /* timeout for the other processes: a busy machine is slow */
 #define MR_KEY	     1
 
 struct fi_provider *fi_prov_ini(void);
@@ -35,7 +34,7 @@ struct fi_provider *fi_prov_ini(void);
 		} \
 	} while (0)
 
-/* What the processes share besides the region. */
+/* Memory that the processes share in addition to the region. */
 static struct shared {
 	uint32_t go; /* number of the input */
 	uint32_t named[2], done[2], spoils, spoiled;
@@ -51,7 +50,7 @@ static struct {
 	pid_t child[2];
 	uint8_t out[LARGEST + 2 * GUARD];
 	uint8_t in[GUARD + LARGEST + GUARD];
-	uint8_t withdrawn[4096]; /* was registered once, at each input's start */
+	uint8_t withdrawn[4096]; /* registered for a moment at each input's start */
 } f;
 
 static void ended(int i)
@@ -64,7 +63,7 @@ static void ended(int i)
 	}
 }
 
-/* Waits until *word is value; only the first process watches the others. */
+/* Waits until *word is value, at most PATIENCE_MS. Only the first process watches the others. */
 static bool wait_until(const uint32_t *word, uint32_t value, struct fid_cq *cq)
 {
 	uint64_t end = ivs_now_ms() + PATIENCE_MS;
@@ -109,7 +108,7 @@ static void untouched(void)
 		MUST(f.withdrawn[i] != 0xdd);
 }
 
-/* One rank's part of an input: every second byte. */
+/* Runs one rank's part of an input: every second byte. */
 static void rank(int me, uint32_t round)
 {
 	static const size_t lens[] = { 8, 100, 328, 9000, 65536, 131072, 300001, LARGEST };
@@ -140,7 +139,7 @@ static void rank(int me, uint32_t round)
 	wait_until(&s->named[!me], round, cq);
 	wait_until(&s->spoils, round, cq);
 	MUST(fi_av_insert(av, s->name[!me], 1, &to, 0, NULL) != 1);
-	/* Withdrawn at once: a line of the table is left, which can be put back. */
+	/* Withdrawn at once: an entry of the table is left, which can be put back. */
 	MUST(fi_mr_reg(domain, f.withdrawn, sizeof(f.withdrawn), FI_REMOTE_WRITE, 0, MR_KEY, 0, &mr, NULL));
 	fi_close(&mr->fid);
 	MUST(fi_mr_reg(domain, f.in + GUARD, LARGEST, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, MR_KEY, 0, &mr, NULL));
@@ -179,7 +178,7 @@ static void rank(int me, uint32_t round)
 	untouched();
 }
 
-/* Writes one word as bytes at *at say; keep: lines that were there before. */
+/* Writes one word as determined by the bytes at *at. keep: earlier contents of a line. */
 static void spoil(uint8_t *layout, const struct nm_layout_geometry *g, const uint8_t *at, uint64_t *keep)
 {
 	uint64_t where = (uint64_t) at[1] << 8 | at[2], value = (uint64_t) at[3] << (at[4] & 63), *word;
@@ -200,7 +199,7 @@ static void spoil(uint8_t *layout, const struct nm_layout_geometry *g, const uin
 		word = (uint64_t *) (void *) ctl + at[2] % 16;
 		break;
 	case 2:
-		/* A line as it was, with the lap of another round now and then. */
+		/* An earlier line, now and then with the lap of another round. */
 		word = (uint64_t *) (void *) ((uint8_t *) ctl + NM_LAYOUT_RING_CTL) + at[2] % 64 * 8;
 		for (int i = 0; i < 8; i++)
 			if (at[3] & 1)
@@ -211,7 +210,7 @@ static void spoil(uint8_t *layout, const struct nm_layout_geometry *g, const uin
 	case 3: word = (uint64_t *) (void *) &slots[at[1] % 2] + at[2] % 6; break;
 	case 4:
 		word = (uint64_t *) (void *) (layout + g->mr_table) + where % (8 * (NM_LAYOUT_MR_COUNT + 1) * 2);
-		value = at[3] & 1 ? value : 1; /* valid, or what a line had */
+		value = at[3] & 1 ? value : 1; /* 1: makes an entry valid */
 		break;
 	case 5: word = &ctl->tail; break;
 	default: word = (uint64_t *) (void *) ((uint8_t *) ctl + where % 8192 / 8 * 8);
@@ -221,7 +220,7 @@ static void spoil(uint8_t *layout, const struct nm_layout_geometry *g, const uin
 	__atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
-/* The other VM's part of an input, for as long as the ranks are there. */
+/* Plays the other VM's part of an input, until the ranks are done. */
 static void spoiler(uint32_t round)
 {
 	uint64_t keep[8] = { 0 }, end = ivs_now_ms() + PATIENCE_MS;

@@ -1,8 +1,7 @@
 /*
- * Two endpoints of one process over a region that somebody spoils meanwhile: the input
- * says what they send and receive, and which words of the region are changed between.
- * Built with the provider's own sources, so that libFuzzer sees which of their branches
- * it reaches. Nothing may crash, hang, or be read outside of what it belongs to.
+ * Fuzzes two endpoints of one process over a region that is corrupted in between: the input defines what they send and
+ * receive, and which words of the region change. Built with the provider's own sources, so that libFuzzer sees which of
+ * their branches it reaches. Nothing may crash, hang, or be read outside of its bounds.
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -116,7 +115,7 @@ static void read_queue(struct side *s)
 		}
 }
 
-/* Changes a word: of the tables, the rings or the bounce buffers of the first slots. */
+/* Changes a word of the tables, the rings or the bounce buffers of the first slots. */
 static void spoil(struct input *in, const struct ivs_region *r)
 {
 	uint64_t what = take(in, 1), at = take(in, 2), value, *word;
@@ -128,7 +127,7 @@ static void spoil(struct input *in, const struct ivs_region *r)
 	case 2: at = at % (2 * (NM_LAYOUT_MR_COUNT + 1) * sizeof(struct nm_mr)) + g->mr_table; break;
 	case 3: at = at % (2 * IVS_BOUNCE) + g->areas; break;
 	default:
-		/* The first lines of the first ring of either. */
+		/* The first lines of the first ring of either endpoint. */
 		at = at % 4096 + g->areas + (what >> 3 & 1) * g->area_bytes + g->heap;
 		break;
 	}
@@ -170,7 +169,7 @@ static void one(struct input *in)
 		if (len > 100) {
 			fi_cancel(&s->ep->fid, NULL);
 		} else {
-			/* Going to sleep, and being woken by what the other side sends next. */
+			/* Prepare to sleep, and be woken by what the other side sends next. */
 			struct fid *fid = &s->cq->fid;
 
 			fi_trywait(f.fabric, &fid, 1);
@@ -198,7 +197,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		ivs_param.ranks = 4;
 		MUST(f.prov->getinfo(FI_VERSION(1, 9), NULL, NULL, 0, NULL, &f.info));
 	}
-	/* An address that somebody made up, now and then. */
+	/* Now and then an invented address. */
 	open_all();
 	if (size > 64 && data[0] == 0xff) {
 		fi_addr_t a;

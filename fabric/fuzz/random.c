@@ -1,7 +1,7 @@
 /*
- * random.c SECONDS [SEED [FILE...]]: the fuzz target where there is no libFuzzer, with the files'
- * contents and then with random inputs. The same seed makes the same inputs, as many as the time
- * allows. FUZZ_EACH in the environment: seconds in place of SECONDS.
+ * random.c SECONDS [SEED [FILE...]]: runs the fuzz target without libFuzzer, with the files' contents and then with
+ * random inputs. The same seed makes the same inputs, as many as the time allows. FUZZ_EACH in the environment:
+ * seconds, instead of SECONDS.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static uint64_t next(uint64_t *x)
 	return *x * 2685821657736338717ULL;
 }
 
-/* Seconds of a clock that nobody sets. */
+/* Returns the seconds of a clock that nobody sets. */
 static time_t now(void)
 {
 	struct timespec ts;

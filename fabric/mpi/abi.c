@@ -9,8 +9,8 @@
 #include "abi.h"
 
 struct search {
-	const char *prefix; /* of the file's name */
-	int skip;	    /* files that have it, to skip */
+	const char *prefix; /* the file's name begins with it */
+	int skip;	    /* matching files to skip */
 	char path[PATH_MAX];
 };
 
@@ -21,7 +21,7 @@ static const char *base(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* Opening it is for later: the loader's locks are held here. */
+/* Stores the path of the next matching library. Opening it must wait: the loader's locks are held here. */
 static int find_in(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct search *s = arg;
@@ -34,8 +34,8 @@ static int find_in(struct dl_phdr_info *info, size_t size, void *arg)
 }
 
 /*
- * The loaded library whose file's name begins with s->prefix and that has symbol, or NULL;
- * s->path says which. It stays open: what is found in it will be called.
+ * Returns the loaded library whose file's name begins with s->prefix and that has symbol, or NULL; s->path is its path.
+ * It stays open, because functions found in it will be called.
  */
 static void *loaded(struct search *s, const char *symbol)
 {
@@ -58,7 +58,7 @@ static void *mpi_library(struct search *s)
 	return loaded(s, "PMPI_Win_create");
 }
 
-/* A search for MPI's functions finds this library's own, too. */
+/* Returns true if function is in this library, which a search for MPI's functions also finds. */
 static bool ours(void *function)
 {
 	Dl_info theirs, mine;
@@ -79,7 +79,7 @@ void *ivm_next(const char *name)
 	return p && !ours(p) ? p : NULL;
 }
 
-/* MPICH itself, not one of those that share its ABI. */
+/* Returns true for MPICH itself, false for MPIs that share its ABI. */
 static bool is_mpich(void *library)
 {
 	int (*version)(char *, int *);
@@ -92,10 +92,10 @@ static bool is_mpich(void *library)
 
 static struct ivm_abi find(void)
 {
-	/* Values of mpi.h of MPICH 4.0 to 5.0 and of mpi_abi.h; the latter are the standard's. */
+	/* Values of mpi.h of MPICH 4.0 to 5.0, and of mpi_abi.h, which are the standard's. */
 	struct ivm_abi mpich = { true, sizeof(int), 0x4c000405, 0x58000002, 0x66000007, 2, 1024, false };
 	struct ivm_abi standard = { true, sizeof(void *), 0x209, 0x22, 604, 312, 1024, false };
-	/* mpi.h of Open MPI 4.1 and 5.0; its handles are addresses of what it exports. */
+	/* Values of mpi.h of Open MPI 4.1 and 5.0, whose handles are addresses of exported objects. */
 	struct ivm_abi openmpi = { true, sizeof(void *), 0, 0, 10, 2, 1, false };
 	void *library, *type, *op;
 	const char *file;
@@ -105,7 +105,7 @@ static struct ivm_abi find(void)
 	if (!library)
 		return (struct ivm_abi) { .known = false };
 	file = base(s.path);
-	/* A program may hold the objects themselves (copy relocations): it comes first. */
+	/* A program may contain the objects themselves (copy relocations): it is searched first. */
 	type = dlsym(RTLD_DEFAULT, "ompi_mpi_int");
 	op = dlsym(RTLD_DEFAULT, "ompi_mpi_op_min");
 	openmpi.type_int = (ivm_handle) (type ? type : dlsym(library, "ompi_mpi_int"));
@@ -115,7 +115,7 @@ static struct ivm_abi find(void)
 	standard.counts_posts = mpich.counts_posts = is_mpich(library);
 	if (!strncmp(file, "libmpi_abi", strlen("libmpi_abi")))
 		return standard;
-	/* MPICH and what shares its ABI: Intel MPI, MVAPICH. */
+	/* MPICH and MPIs that share its ABI: Intel MPI, MVAPICH. */
 	if (!strncmp(file, "libmpi.so.12", strlen("libmpi.so.12")) ||
 	    !strncmp(file, "libmpich.so.12", strlen("libmpich.so.12")))
 		return mpich;

@@ -1,6 +1,6 @@
 /*
- * MPI_Alloc_mem out of the region, where there is room, else by the MPI itself. Under
- * both of MPI's names, since an MPI's bindings of Fortran call the second.
+ * MPI_Alloc_mem from the region while there is room, else from the MPI. Both names of each function are covered,
+ * because an MPI's Fortran bindings call the second.
  */
 #include <nearmetal/fabric.h>
 
@@ -13,7 +13,7 @@ void *ivm_alloc(ivm_aint bytes)
 {
 	if (bytes <= 0)
 		return NULL;
-	/* The provider may be loaded later than this is called first. */
+	/* The provider may be loaded after the first call. */
 	if (!__atomic_load_n(&provider_alloc, __ATOMIC_ACQUIRE)) {
 		void *a = ivm_provider("nm_fabric_alloc"), *f = ivm_provider("nm_fabric_free");
 

@@ -4,9 +4,9 @@
 
 #include "abi.h"
 
-/* bytes in the region, or NULL: no provider, no region, no room. */
+/* Allocates bytes in the region. Returns NULL without a provider, a region or enough room. */
 void *ivm_alloc(ivm_aint bytes);
-/* Frees what ivm_alloc() returned; false: memory is not of it. */
+/* Frees memory of ivm_alloc(). Returns false if it is not from there. */
 bool ivm_free(void *memory);
 
 #endif /* IVM_MEMORY_H */

@@ -1,15 +1,13 @@
 /*
- * Works round faults in how MPIs synchronise windows; docs/mpi-troubleshooting.md has them.
+ * Works around faults in how MPIs synchronize windows; docs/mpi-troubleshooting.md describes them.
  *
- * MPICH (to 5.0 at least) counts the posts that come to a rank and does not check whose
- * they are. MPI_Win_start of a group of one then takes a post from a rank outside that
- * group for it, and waits for ever if there are two. So here the posts are messages: one
- * for each rank of MPI_Win_post's group, which MPI_Win_start takes from the ranks of its
- * own. MPI is asked for both with MPI_MODE_NOCHECK, which is then true.
+ * MPICH (to 5.0 at least) counts the posts that reach a rank and does not check their origin. MPI_Win_start of a group
+ * of one then counts a post from a rank outside that group, and waits forever if there are two. Therefore the posts are
+ * messages here: one for each rank of MPI_Win_post's group, which MPI_Win_start receives from the ranks of its group.
+ * Both MPI calls are made with MPI_MODE_NOCHECK, whose assertion then holds.
  *
- * MPICH's MPI_Win_lock with MPI_MODE_NOCHECK makes all later locks of the same target keep
- * their lock; Open MPI's osc sm with MPI_MODE_NOCHECK in MPI_Win_post waits for ever. That
- * assertion is a hint, and is taken away.
+ * MPICH's MPI_Win_lock with MPI_MODE_NOCHECK makes all later locks of the same target keep their lock; Open MPI's osc
+ * sm with MPI_MODE_NOCHECK in MPI_Win_post waits forever. The assertion is only a hint, and is removed.
  */
 #include <stdlib.h>
 
@@ -35,7 +33,10 @@ void ivm_posts_close(ivm_handle *posts)
 		end(posts);
 }
 
-/* The ranks in comm of a group's: *n of them, to be freed. NULL: no memory, or MPI says no. */
+/*
+ * Returns the ranks in comm of a group's members, *n of them; the caller frees them. Returns NULL without memory or if
+ * MPI fails.
+ */
 static int *ranks_of(ivm_handle group, ivm_handle comm, int *n)
 {
 	int (*size)(ivm_handle, int *), (*group_of)(ivm_handle, void *), (*end)(void *);
@@ -82,7 +83,7 @@ static int post(const char *name, ivm_handle group, int assert, ivm_handle win)
 		return next(group, assert, win);
 	ranks = ranks_of(group, w->comm, &n);
 	ret = ranks ? next(group, assert | nocheck, win) : -1;
-	/* MPI_Win_post waits for nobody, and may be to this rank itself. */
+	/* MPI_Win_post does not block, and its group may contain this rank. */
 	for (i = 0; !ret && i < n; i++) {
 		ret = send(NULL, 0, ivm_abi()->type_int, ranks[i], 0, w->comm, &request);
 		if (!ret)
@@ -99,7 +100,7 @@ static int start(const char *name, ivm_handle group, int assert, ivm_handle win)
 	open_epoch *next = (open_epoch *) ivm_next(name);
 	int (*receive)(void *, int, ivm_handle, int, int, ivm_handle, void *);
 	int *ranks, n, i, ret = 0;
-	uint64_t status[16]; /* more than any MPI's is */
+	uint64_t status[16]; /* larger than any MPI's status */
 
 	*(void **) &receive = ivm_next("PMPI_Recv");
 	if (!next || !receive)

@@ -1,9 +1,8 @@
 /*
  * The windows of this process.
  *
- * MPI_Win_allocate out of the region: a window over memory of ours, if every rank of the
- * communicator has room, else one of the MPI's own. MPI sees MPI_Win_create; the program
- * does not see a difference.
+ * MPI_Win_allocate uses the region: it creates a window over memory of the region if every rank of the communicator has
+ * room, else a window of the MPI. MPI sees MPI_Win_create; the program does not see a difference.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,7 +22,7 @@ static ivm_handle handle_at(const void *win)
 	return h;
 }
 
-/* Takes the window out of the list, or only says whether it is there. */
+/* Returns the window with this handle, or NULL. take: removes it from the list. */
 static struct ivm_window *find(ivm_handle handle, bool take)
 {
 	struct ivm_window **at, *w;
@@ -42,7 +41,7 @@ struct ivm_window *ivm_window(ivm_handle win)
 	return ivm_abi()->known ? find(handle_at(&win), false) : NULL;
 }
 
-/* Adds a window that was made over comm. */
+/* Adds a window that was created over comm. */
 static void keep(struct ivm_window *w, const void *win, ivm_handle comm)
 {
 	w->handle = handle_at(win);
@@ -53,7 +52,7 @@ static void keep(struct ivm_window *w, const void *win, ivm_handle comm)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Do all ranks of comm say yes? A failed call is a no, too: MPI has said why. */
+/* Returns true if all ranks of comm pass true. A failed call counts as false: MPI has reported the error. */
 static bool all(bool yes, ivm_handle comm)
 {
 	int (*allreduce)(const void *, void *, int, ivm_handle, ivm_handle, ivm_handle);
@@ -69,7 +68,7 @@ typedef int allocate(ivm_aint size, ivm_aint disp_unit, ivm_handle info, ivm_han
 
 typedef int create_dynamic(ivm_handle info, ivm_handle comm, void *win);
 
-/* A window that is the MPI's own: it is kept where its posts are ours. */
+/* Records a window that the MPI created, if this library sends its posts. Returns ret. */
 static int made(int ret, ivm_handle comm, const void *win)
 {
 	struct ivm_window *w;
@@ -126,7 +125,7 @@ static int end(const char *name, void *win)
 
 	if (!next)
 		return -1;
-	/* The handle is gone after the call; nobody else can get the same one before it. */
+	/* The handle is invalid after the call; nobody else can get the same one before it. */
 	w = ivm_abi()->known ? find(handle_at(win), true) : NULL;
 	ret = next(win);
 	if (w) {

@@ -1,4 +1,4 @@
-/* The windows that this library must know again. */
+/* The windows that this library has to recognize. */
 #ifndef IVM_WINDOW_H
 #define IVM_WINDOW_H
 
@@ -7,18 +7,18 @@
 struct ivm_window {
 	struct ivm_window *next;
 	ivm_handle handle;
-	bool region;	 /* memory is ours */
-	void *memory;	 /* NULL: of no bytes */
-	bool posts;	 /* comm is there */
-	ivm_handle comm; /* for messages that say that a rank has posted */
+	bool region;	 /* memory is from the region */
+	void *memory;	 /* NULL: a window of 0 bytes */
+	bool posts;	 /* comm is valid */
+	ivm_handle comm; /* for messages that announce a post */
 };
 
-/* The window, or NULL: it is not of those. */
+/* Returns the window, or NULL if the library has not recorded it. */
 struct ivm_window *ivm_window(ivm_handle win);
 
 /*
- * For a window over comm, by all of its ranks: returns true and sets *posts if this
- * library sends the posts. The handle is for ivm_posts_close(), by all of them.
+ * Prepares posts for a window over comm; all of its ranks call it. Returns true and sets *posts if this library sends
+ * the posts. All ranks pass the handle to ivm_posts_close().
  */
 bool ivm_posts_open(ivm_handle comm, ivm_handle *posts);
 void ivm_posts_close(ivm_handle *posts);

@@ -14,8 +14,8 @@ struct ivs_av {
 	int refs;
 	struct ivs_addr *addr;
 	bool *used;
-	size_t count;	/* entries in use or freed below this */
-	size_t removed; /* of them */
+	size_t count;	/* all used and freed entries are below this index */
+	size_t removed; /* freed entries */
 	size_t size;
 	struct ivs_list eps; /* struct ivs_ep.av_link */
 };

@@ -1,4 +1,4 @@
-/* Counters of completions. */
+/* Completion counters. */
 #ifndef IVS_CNTR_H
 #define IVS_CNTR_H
 
@@ -15,11 +15,11 @@ struct ivs_cntr {
 	struct ivs_wait wait;
 	uint64_t value;
 	uint64_t errors;
-	uint64_t seen, seen_errors; /* as they were last read */
+	uint64_t seen, seen_errors; /* values at the last read */
 	bool bytes;		    /* FI_CNTR_EVENTS_BYTES */
 };
 
-/* Ends a sleep that waits for the counter. */
+/* Wakes a thread that waits for the counter. */
 static inline void ivs_cntr_wake(struct ivs_cntr *cntr)
 {
 	cntr->wait.armed = false;

@@ -1,4 +1,4 @@
-/* What a completion queue holds. */
+/* The contents of completion queues. */
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -9,7 +9,7 @@
 #include "object/cq.h"
 #include "tune.h"
 
-/* Twice the room; what cannot be kept is lost, and said so. */
+/* Doubles the room. Without memory the oldest completion is lost, with a warning. */
 void ivs_cq_grow(struct ivs_cq *cq)
 {
 	size_t size = 2 * (cq->mask + 1), i;
@@ -50,7 +50,7 @@ void ivs_cq_error(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, 
 	cq->ring[(cq->tail - 1) & cq->mask].err = e;
 }
 
-/* How often this thread's CPU was given to another one that wanted it. */
+/* Returns how often this thread's CPU was given to another thread that wanted it. */
 static long switches(void)
 {
 	struct rusage use = { .ru_nivcsw = 0 };
@@ -60,11 +60,10 @@ static long switches(void)
 }
 
 /*
- * Programs read in a loop. With more of them than CPUs the one that is to send may be
- * waiting for ours: after IVS_YIELD_AFTER reads of nothing, some 50 us, it gets it now and
- * then, which costs nobody anything where there is a CPU for each. While somebody takes it,
- * that is too long: Open MPI's blocking send reads without a yield of its own, and who is to
- * answer it waits for the CPU.
+ * Yields the CPU of a program that polls in a loop. With more programs than CPUs, the sender may be waiting for this
+ * CPU. After IVS_YIELD_AFTER empty reads, some 50 us, each program therefore yields now and then, which costs nothing
+ * where each has a CPU. While another thread does use the yielded CPU, that is too long: Open MPI's blocking send reads
+ * without a yield of its own, and the rank that should answer it waits for the CPU.
  *
  * sched_yield() does not reach the host's scheduler. Where VMs wait for each other's CPUs, only a sleep, in which the
  * vCPU halts, lets another VM run.

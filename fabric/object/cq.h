@@ -33,18 +33,18 @@ struct ivs_cq {
 	enum fi_cq_format format;
 	size_t entry_bytes;
 	enum fi_wait_obj wait_obj;
-	struct ivs_comp *ring; /* mask + 1 of them */
+	struct ivs_comp *ring; /* mask + 1 entries */
 	size_t mask;
 	size_t head;	   /* next to read */
 	size_t tail;	   /* next to write */
-	size_t size;	   /* from here on nothing more is received */
-	uint32_t idle;	   /* reads in a row that found nothing */
-	uint32_t patience; /* IVS_YIELD_CROWDED and its doubles, IVS_YIELD_AFTER at most */
+	size_t size;	   /* unread completions at which receiving stops */
+	uint32_t idle;	   /* consecutive reads that found nothing */
+	uint32_t patience; /* empty reads before a yield: IVS_YIELD_CROWDED and its doubles, IVS_YIELD_AFTER at most */
 	bool signaled;
 	struct ivs_wait wait;
 };
 
-/* A completion needs one line. */
+/* A completion needs only one line of the queue. */
 IVS_IN_LINE(struct ivs_cq, ring, 1);
 IVS_IN_LINE(struct ivs_cq, mask, 1);
 IVS_IN_LINE(struct ivs_cq, head, 1);
@@ -54,16 +54,16 @@ IVS_IN_LINE(struct ivs_cq, idle, 1);
 IVS_IN_LINE(struct ivs_cq, patience, 1);
 _Static_assert(sizeof(struct ivs_comp) == 64, "a completion is one cache line");
 
-/* cq.c */
+/* Functions in cq.c. */
 void ivs_cq_grow(struct ivs_cq *cq);
 void ivs_cq_wake(struct ivs_cq *cq);
 void ivs_cq_error(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, void *buf, uint64_t data, uint64_t tag,
 		  size_t olen, int err);
 
-/* After idle reads in a row that found nothing, ivs_cq_patience() at least: yields the CPU now and then. */
+/* Yields the CPU now and then. idle: consecutive reads that found nothing, at least ivs_cq_patience(). */
 void ivs_cq_yield(struct ivs_cq *cq, uint32_t idle);
 
-/* An entry of the queue's format at buf. */
+/* Writes an entry of the queue's format to buf. */
 static inline void ivs_cq_fill(const struct ivs_cq *cq, void *buf, void *context, uint64_t flags, size_t len, void *at,
 			       uint64_t data, uint64_t tag)
 {
@@ -82,7 +82,10 @@ static inline void ivs_cq_fill(const struct ivs_cq *cq, void *buf, void *context
 	e->data = data;
 }
 
-/* Reads up to count completions out of the queue to buf. Returns their number, or -FI_EAGAIN: there are none. */
+/*
+ * Reads up to count completions from the queue into buf. Returns their number, -FI_EAGAIN if there are none, or
+ * -FI_EAVAIL if the next one is an error.
+ */
 static inline ssize_t ivs_cq_drain(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
 {
 	size_t n;
@@ -100,20 +103,23 @@ static inline ssize_t ivs_cq_drain(struct ivs_cq *cq, char *buf, size_t count, f
 			src[n] = c->src;
 		cq->head++;
 	}
-	/* Empty: from the front again. To go around always would take a line from the cache for each. */
+	/* Restart an empty queue at the front: going around always would cost a cache miss for each completion. */
 	if (cq->head == cq->tail)
 		cq->head = cq->tail = (cq->tail + cq->mask) & ~(uint64_t) cq->mask;
 	return (ssize_t) n;
 }
 
-/* Counts reads that found nothing in a row, of which ret is the last; the domain is locked. */
+/*
+ * Counts consecutive reads that found nothing. ret: the result of the last one. Called with the domain locked. Returns
+ * the count.
+ */
 static inline uint32_t ivs_cq_idle(struct ivs_cq *cq, ssize_t ret)
 {
 	cq->idle = ret == -FI_EAGAIN ? cq->idle + 1 : 0;
 	return cq->idle;
 }
 
-/* How many of them come before a yield. */
+/* Returns the number of empty reads before a yield. */
 static inline uint32_t ivs_cq_patience(const struct ivs_cq *cq)
 {
 	return __atomic_load_n(&cq->patience, __ATOMIC_RELAXED);

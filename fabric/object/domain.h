@@ -26,9 +26,9 @@ struct ivs_domain {
 	struct fid_domain fid;
 	struct ivs_fabric *fabric;
 	struct ivs_region *region; /* NULL: none on this host */
-	struct ivs_core *core;	   /* NULL: this host only */
+	struct ivs_core *core;	   /* NULL: only this host can be reached */
 	pthread_mutex_t lock;
-	bool locking; /* FI_THREAD_SAFE and the like */
+	bool locking; /* FI_THREAD_SAFE and similar */
 	uint64_t caps;
 	int mr_mode;
 	int refs;
@@ -37,10 +37,10 @@ struct ivs_domain {
 	struct ivs_mr **mr_hash;
 	size_t mr_count;
 	uint64_t mr_next;  /* next key of FI_MR_PROV_KEY */
-	pid_t pid;	   /* of the process that opened it */
-	int wake;	   /* an epoll of what can wake us, -1: nobody has waited */
-	uint32_t sleepers; /* while there are, senders have to say that they send */
-	/* Called before mr ends, under the lock; NULL while no endpoint was opened. */
+	pid_t pid;	   /* process that opened the domain */
+	int wake;	   /* an epoll of everything that can wake this process, -1: nobody has waited */
+	uint32_t sleepers; /* sleeping threads; if there are any, senders must set their activity byte */
+	/* Called under the lock before mr is closed; NULL while no endpoint was opened. */
 	void (*mr_closed)(struct ivs_domain *domain, const struct ivs_mr *mr);
 };
 

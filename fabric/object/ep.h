@@ -33,12 +33,12 @@ struct ivs_ep {
 	uint64_t tx_comp, rx_comp;   /* FI_COMPLETION unless selective */
 	uint64_t msg_order;
 	size_t inject_max;
-	size_t short_max; /* bytes that the ring takes, beside remote CQ data */
+	size_t short_max; /* bytes that fit the ring in addition to remote CQ data */
 	size_t min_multi_recv;
 	bool enabled;
 	bool passthrough; /* the core provider receives tagged messages */
 	struct ivs_addr addr;
-	struct ivs_addr want; /* address asked for, kind 0: any */
+	struct ivs_addr want; /* requested address, kind 0: any */
 
 	struct ivs_peer **peers; /* by fi_addr; NULL: not found yet */
 	size_t peers_size;
@@ -47,10 +47,10 @@ struct ivs_ep {
 	struct ivs_list active;
 	struct ivs_peer *hot[IVS_HOT_MAX];
 	int hot_count;
-	uint32_t turn; /* next slot to poll in turn */
+	uint32_t turn; /* next slot to poll in the rotation */
 	uint32_t ticks;
 	uint64_t checked_ms;
-	uint32_t newcomers; /* peers that were made since the last ivs_peer_check() */
+	uint32_t newcomers; /* peers created since the last ivs_peer_check() */
 	struct nm_slot *me;
 
 	struct ivs_queue tagged, msg;
@@ -58,9 +58,9 @@ struct ivs_ep {
 	struct ivs_rx *rx_free, *rx_blocks;
 
 	struct ivs_home home;
-	struct ivs_cq *sink;	   /* for what has no queue */
-	struct core_ep *core;	   /* remote/core_ep.h; NULL: there is none */
-	struct ivs_ep_proto proto; /* written by proto/ only */
+	struct ivs_cq *sink;	   /* discards completions of an endpoint without a queue */
+	struct core_ep *core;	   /* remote/core_ep.h; NULL: none */
+	struct ivs_ep_proto proto; /* written only by proto/ */
 };
 
 /* A send needs the queues and the peers, a call to progress the rings that are polled each time. */

@@ -1,4 +1,4 @@
-/* Receives that wait for messages, and messages that wait for receives. */
+/* Matches posted receives with messages that have arrived. */
 #include <stdlib.h>
 
 #include "object/match.h"
@@ -10,7 +10,7 @@ struct ivs_rx *ivs_rx_get(struct ivs_ep *ep)
 	int i;
 
 	if (unlikely(!rx)) {
-		/* Never given back before the endpoint closes. */
+		/* Blocks are freed only when the endpoint closes. */
 		struct ivs_rx *block = calloc(65, sizeof(*block));
 
 		if (!block)
@@ -33,7 +33,7 @@ void ivs_rx_put(struct ivs_ep *ep, struct ivs_rx *rx)
 	ep->rx_free = rx;
 }
 
-/* The part of a multi-receive buffer that a message of total bytes gets. */
+/* Allocates the part of a multi-receive buffer for a message of total bytes. */
 static struct ivs_rx *multi_part(struct ivs_ep *ep, struct ivs_queue *q, struct ivs_rx **at, size_t total)
 {
 	struct ivs_rx *buf = *at, *part = ivs_rx_get(ep);

@@ -7,21 +7,21 @@
 struct ivs_rx *ivs_rx_get(struct ivs_ep *ep);
 void ivs_rx_put(struct ivs_ep *ep, struct ivs_rx *rx);
 /*
- * Takes the first receive that fits out of the queue; of a multi-receive, a part
- * for total bytes. NULL: none.
+ * Removes the first matching receive from the queue and returns it. For a multi-receive, returns a part for total
+ * bytes. Returns NULL without a match.
  */
 struct ivs_rx *ivs_match_posted(struct ivs_ep *ep, struct ivs_queue *q, bool tagged, struct ivs_peer *peer,
 				uint64_t tag, size_t total);
-/* The first unexpected message that fits, or NULL. */
+/* Returns the first unexpected message that matches, or NULL. */
 struct ivs_msg *ivs_match_unexpected(struct ivs_list *ux, bool tagged, struct ivs_peer *peer, uint64_t tag,
 				     uint64_t ignore);
 /*
- * Ends a receive: len of total bytes were placed. err: 0 or positive. The receive is
- * given back.
+ * Completes and frees a receive, for a message of total bytes of which those that fit were placed. err: 0 or a positive
+ * error.
  */
 void ivs_rx_complete(struct ivs_ep *ep, struct ivs_rx *rx, bool tagged, struct ivs_peer *peer, size_t total,
 		     uint64_t tag, bool has_data, uint64_t data, int err);
-/* Is it a tagged message's start? */
+/* Returns true if msg began as a tagged message. */
 bool ivs_msg_tagged(const struct ivs_msg *msg);
 
 #endif /* IVS_MATCH_H */

@@ -1,4 +1,4 @@
-/* Registered memory by its key, and its lines in the region. */
+/* Registered memory by its key, and its entries in the region. */
 #include "object/mr.h"
 #include "region/siphash.h"
 

@@ -22,29 +22,32 @@ enum ivs_channel {
 };
 
 struct ivs_peer {
-	/* first what every message needs */
+	/* the fields that every message needs come first */
 	enum ivs_channel channel;
 	uint32_t piece; /* bytes of payload in one message */
 	struct ivs_ring ring;
 
 	bool hot;
-	bool broken;	/* sent nonsense */
-	bool condemned; /* to be ended by the next progress (object/peers.h) */
+	bool broken;	/* it sent an invalid message */
+	bool condemned; /* the next progress ends the peer (object/peers.h) */
 
 	struct ivs_ep *ep;
 	fi_addr_t fi_addr; /* FI_ADDR_NOTAVAIL: not in the AV */
 	struct ivs_addr addr;
-	uint32_t slot; /* NONE: of no slot */
+	uint32_t slot; /* IVS_NO_SLOT: none */
 	uint32_t epoch;
 	struct ivs_alive alive;
-	struct ivs_peer_proto proto; /* written by proto/ only */
-	struct ivs_list active;	     /* in ep->active: something to send */
+	struct ivs_peer_proto proto; /* written only by proto/ */
+	struct ivs_list active;	     /* in ep->active: there is something to send */
 	bool is_active;
 	struct ivs_list all;	   /* in ep->peers_all */
-	struct ivs_peer_core core; /* written by remote/ only */
+	struct ivs_peer_core core; /* written only by remote/ */
 };
 
-/* A message out needs the first line, and the second from tx_bounce on; one that comes, the second. Both pace the next by the third. */
+/*
+ * An outgoing message needs the first line, and the second from tx_bounce on; an incoming one the second. Both use the
+ * third for pacing.
+ */
 IVS_IN_LINE(struct ivs_peer, channel, 0);
 IVS_IN_LINE(struct ivs_peer, ring.tx_ring, 0);
 IVS_IN_LINE(struct ivs_peer, ring.tx_ctl, 0);

@@ -1,4 +1,4 @@
-/* An endpoint's peers with something to do, and those whose rings are polled in each call. */
+/* An endpoint's peers that need attention, and those whose rings are polled in each call. */
 #ifndef IVS_PEERS_H
 #define IVS_PEERS_H
 
@@ -13,7 +13,7 @@ static inline void ivs_peer_activate(struct ivs_peer *peer)
 	}
 }
 
-/* Takes the peer out of that queue. */
+/* Removes the peer from that queue. */
 static inline void ivs_peer_deactivate(struct ivs_peer *peer)
 {
 	if (peer->is_active) {
@@ -22,16 +22,16 @@ static inline void ivs_peer_deactivate(struct ivs_peer *peer)
 	}
 }
 
-/* Takes the peer's ring out of those that are polled in each call. */
+/* Stops polling the peer's ring in each call. */
 void ivs_peer_unhot(struct ivs_peer *peer);
 
 /*
- * Marks the peer dead, so that nothing more is received from it or sent to it, and queues it. What is under way with it
- * ends in the next progress (ivs_peer_reap() of proto/peer.h), when no message of its is in hand. Any layer may call this.
+ * Marks the peer dead, so that nothing more is received from it or sent to it, and queues it. Its operations end in the
+ * next progress (ivs_peer_reap() of proto/peer.h), when none of its messages is being handled. Any layer may call this.
  */
 void ivs_peer_condemn(struct ivs_peer *peer);
 
-/* Queues a peer that has left by itself: it is ended as soon as all that it had sent before has been received. */
+/* Queues a peer that has left: it is ended as soon as everything that it sent before has been received. */
 void ivs_peer_retire(struct ivs_peer *peer);
 
 #endif /* IVS_PEERS_H */

@@ -1,4 +1,4 @@
-/* Ways to sleep, and to end a sleep. proto/sleep.c decides when, and for how long. */
+/* Ways to sleep and to end a sleep. proto/sleep.c decides when and for how long. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -30,7 +30,7 @@ int ivs_wait_open(struct ivs_domain *d, struct ivs_wait *w)
 	    epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->event, &ev))
 		goto failed;
 	if (d) {
-		/* What wakes any of the domain's: doorbells, and the core provider's descriptor. */
+		/* Everything that wakes any wait of the domain: doorbells, and the core provider's descriptor. */
 		pthread_mutex_lock(&d->lock);
 		if (d->wake < 0)
 			d->wake = epoll_create1(EPOLL_CLOEXEC);
@@ -75,7 +75,7 @@ void ivs_wait_signal(struct ivs_wait *w)
 	uint64_t one = 1;
 
 	if (w->epoll >= 0 && write(w->event, &one, sizeof(one)) != sizeof(one))
-		return; /* it is signaled as much as can be */
+		return; /* the event is already signaled */
 }
 
 void ivs_wait_clear(struct ivs_wait *w)
@@ -104,7 +104,7 @@ bool ivs_wait_spin(uint64_t deadline, unsigned int *round, bool *over)
 	*over = false;
 	if (*round >= (ivs_param.overcommit ? IVS_YIELD_CROWDED : IVS_WAIT_ROUNDS))
 		return false;
-	/* The clock costs more than a poll: not each time. */
+	/* Reading the clock costs more than a poll: do it only every 64th time. */
 	if (++*round % 64)
 		return true;
 	sched_yield();

@@ -1,10 +1,10 @@
-/* The calls of fi_atomic. The target's owner does them, one after the other. */
+/* The calls of fi_atomic. The target's owner executes the operations, one after the other. */
 #include "ofi/open.h"
 #include "proto/proto.h"
 #include "proto/traffic.h"
 #include "ring/copy.h"
 
-/* Elements of a vector as pieces of memory. Returns the bytes, or -1. */
+/* Converts elements of a vector to pieces of memory. Returns the bytes, or -1. */
 static ssize_t to_iov(const struct fi_ioc *ioc, size_t count, size_t size, struct iovec *iov)
 {
 	size_t i, sum = 0;
@@ -136,7 +136,7 @@ static ssize_t locked(struct fid_ep *fid, uint8_t kind, const struct fi_msg_atom
 	return ret;
 }
 
-/* Without its own flags: the endpoint's. */
+/* Runs an operation with the endpoint's flags, for calls without flags. */
 static ssize_t plain(struct fid_ep *fid, uint8_t kind, const struct fi_ioc *iov, size_t count,
 		     const struct fi_ioc *compare, size_t ncompare, const struct fi_ioc *result, size_t nresult,
 		     fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *context)

@@ -19,7 +19,7 @@ static int64_t add_one(struct ivs_av *av, const struct ivs_addr *addr)
 	struct ivs_list *pos;
 	size_t i;
 
-	/* An index once given back is used again. */
+	/* Reuse the index of a removed address. */
 	for (i = 0; i < av->count && av->removed; i++)
 		if (!av->used[i])
 			break;
@@ -104,7 +104,7 @@ static int av_insertsym(struct fid_av *fid, const char *node, size_t nodes, cons
 	if (!node || !service || !nodes)
 		return -FI_EINVAL;
 	first = strtol(service, NULL, 10);
-	/* Names do not tell hosts apart: one range of services is all there is. */
+	/* Names do not distinguish hosts: there is only one range of services. */
 	for (i = 0; i < services; i++) {
 		snprintf(name, sizeof(name), "%ld", first + (long) i);
 		n = av_insertsvc(fid, node, name, fi_addr ? fi_addr + i : NULL, flags, context);

@@ -19,7 +19,7 @@ bool ivs_cntr_quiet(void *arg, uint64_t *mark)
 	return cntr->value == cntr->seen && cntr->errors == cntr->seen_errors;
 }
 
-/* What a counter counts by now; its caller has seen that then. */
+/* Returns the current value of a counter, and stores it as seen by the caller. */
 static inline uint64_t read_now(struct ivs_cntr *cntr, const uint64_t *count, uint64_t *seen)
 {
 	uint64_t value;

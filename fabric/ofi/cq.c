@@ -27,7 +27,9 @@ static inline ssize_t read_locked(struct ivs_cq *cq, char *buf, size_t count, fi
 	return ivs_cq_drain(cq, buf, count, src);
 }
 
-/* Ends a read that has this result: counts it, unlocks the domain, and yields the CPU if many have found nothing. Returns ret. */
+/*
+ * Ends a read with this result: counts it, unlocks the domain, and yields the CPU after many empty reads. Returns ret.
+ */
 static inline __attribute__((always_inline)) ssize_t leave(struct ivs_cq *cq, ssize_t ret)
 {
 	uint32_t idle = ivs_cq_idle(cq, ret);
@@ -58,7 +60,9 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 	return cq_readfrom(fid, buf, count, NULL);
 }
 
-/* Makes progress on the domain; completions go straight to the reader if possible. Returns how many it got. */
+/*
+ * Makes progress on the domain; completions are passed directly to the reader if possible. Returns the number it got.
+ */
 static inline size_t take(struct ivs_cq *cq, void *buf, size_t count, fi_addr_t *src)
 {
 	struct ivs_list *eps = &cq->domain->eps;
@@ -77,7 +81,7 @@ static inline size_t take(struct ivs_cq *cq, void *buf, size_t count, fi_addr_t 
 	return 0;
 }
 
-/* As cq_readfrom(), of a domain that has the core provider only. */
+/* Like cq_readfrom(), for a domain that has only the core provider. */
 static ssize_t passthrough_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
 {
 	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid);
@@ -114,7 +118,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint6
 		buf->olen = c->err->olen;
 		buf->err = c->err->err;
 		buf->prov_errno = c->err->prov_errno;
-		/* What comes after depends on the caller's version; nothing is there. */
+		/* The fields after it depend on the caller's version: without error data they are not used. */
 		buf->err_data_size = 0;
 		free(c->err);
 		cq->head++;
@@ -193,7 +197,7 @@ static struct fi_ops_cq cq_ops = {
 	.strerror = cq_strerror,
 };
 
-/* Of a domain that has nothing but the core provider. */
+/* Operations of a domain that has only the core provider. */
 static struct fi_ops_cq passthrough_ops = {
 	.size = sizeof(struct fi_ops_cq),
 	.read = passthrough_read,

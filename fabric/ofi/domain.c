@@ -31,7 +31,7 @@ static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
 	(void) fid;
 	(void) flags;
-	/* Registrations are synchronous: an event queue hears nothing. */
+	/* Registrations are synchronous: an event queue receives no events. */
 	return bfid->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;
 }
 
@@ -108,7 +108,9 @@ int ivs_domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_dom
 	ret = ivs_region_get(&d->region);
 	if (ret) {
 		d->region = NULL;
-		/* A region that is there but unusable was reported: not passed over. */
+		/*
+		 * A region that exists but is unusable is an error, which was logged, not a reason to go on without it.
+		 */
 		if (ret != -FI_ENODATA && !ivs_core_wanted()) {
 			pthread_mutex_destroy(&d->lock);
 			free(d);

@@ -42,7 +42,7 @@ static ssize_t ep_cancel(fid_t fid, void *context)
 	return 0;
 }
 
-/* Options of libfabric 2 on; Debian's headers do not name them. */
+/* Options since libfabric 2, which Debian's headers do not define. */
 enum {
 	OPT_MAX_MSG_SIZE = FI_OPT_XPU_TRIGGER + 3,
 	OPT_MAX_TAGGED_SIZE,
@@ -97,7 +97,7 @@ static int ep_setopt(fid_t fid, int level, int name, const void *value, size_t l
 	size = *(const size_t *) value;
 	switch (name) {
 	case FI_OPT_MIN_MULTI_RECV: ep->min_multi_recv = size; return 0;
-	/* A promise to ask for less than we offer. */
+	/* The application promises to use less than the provider offers. */
 	case OPT_MAX_MSG_SIZE:
 	case OPT_MAX_TAGGED_SIZE:
 	case OPT_MAX_RMA_SIZE: return size <= IVS_MSG_MAX ? 0 : -FI_EINVAL;
@@ -314,7 +314,7 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	}
 }
 
-/* Completions of an endpoint without a queue go here: nowhere. */
+/* Creates the queue that discards the completions of an endpoint without a queue. */
 static struct ivs_cq *sink_cq(struct ivs_ep *ep)
 {
 	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_TAGGED };
@@ -459,7 +459,7 @@ static int ep_close(struct fid *fid)
 
 	ivs_lock(d);
 	if (ep->enabled && !ivs_forked(d->pid)) {
-		/* What was accepted for sending is sent, if the peers take it soon. */
+		/* Send all accepted messages, if the peers receive them soon. */
 		uint64_t start = ivs_now_ms();
 
 		while (!ivs_list_empty(&ep->active) && ivs_now_ms() - start < IVS_CLOSE_MS)
@@ -475,7 +475,7 @@ static int ep_close(struct fid *fid)
 		ivs_traffic_close(ep, false);
 	}
 	ivs_list_del(&ep->domain_link);
-	/* Messages before the peers that they are of. */
+	/* Free messages before the peers that they refer to. */
 	free_queue(ep, &ep->ux_tagged);
 	free_queue(ep, &ep->ux_msg);
 	free_queue(ep, &ep->claimed);

@@ -1,4 +1,4 @@
-/* Event queues: what an application writes is what it reads; we report nothing there. */
+/* Event queues: an application reads what it has written; the provider reports nothing there. */
 #include "base/lib.h"
 #include "object/domain.h"
 #include "object/wait.h"
@@ -91,7 +91,7 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *number, void *buf, size_t 
 		ret = eq_read(fid, number, buf, len, flags);
 		if (ret != -FI_EAGAIN || !timeout)
 			return ret;
-		/* Only what is written here ends it: no need to poll anything else. */
+		/* Only eq_write() ends the wait: nothing else needs polling. */
 		if (!ivs_wait_block(&eq->wait, eq->wait.epoll >= 0 ? UINT64_MAX : IVS_WAIT_FIRST, deadline))
 			return ret;
 		ivs_wait_clear(&eq->wait);

@@ -35,7 +35,7 @@ static int no_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, st
 	return -FI_ENOSYS;
 }
 
-/* May the caller sleep on the wait's descriptor? */
+/* Returns 0 if the caller may sleep on the wait's descriptor, else -FI_EAGAIN. */
 static int may_sleep(struct ivs_domain *d, struct ivs_wait *w, ivs_quiet_fn *quiet, void *arg)
 {
 	uint64_t ns;

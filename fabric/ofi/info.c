@@ -1,4 +1,4 @@
-/* What we offer, and whether it is what somebody asks for. */
+/* Describes the provider's features, and compares them with an application's hints. */
 #include <malloc.h>
 #include <stdio.h>
 
@@ -27,7 +27,7 @@
 	 FI_MATCH_COMPLETE)
 #define RX_OP_FLAGS (FI_COMPLETION | FI_MULTI_RECV)
 
-#define MODES_IGNORED (~0ULL) /* what an application is able to do for us: nothing is needed */
+#define MODES_IGNORED (~0ULL) /* modes that an application offers to support: none is needed */
 
 void ivs_name_addr(struct ivs_addr *addr, const char *service)
 {
@@ -36,7 +36,7 @@ void ivs_name_addr(struct ivs_addr *addr, const char *service)
 	addr->id = ivs_name_hash(service);
 }
 
-/* Sets what came to struct fi_domain_attr after the headers that we are built with. */
+/* Sets fields of struct fi_domain_attr that are newer than the headers of this build. */
 static void newer_domain_attr(struct fi_domain_attr *d)
 {
 	struct later {
@@ -47,7 +47,7 @@ static void newer_domain_attr(struct fi_domain_attr *d)
 	} *l = (struct later *) (void *) ((char *) d + 192);
 
 	_Static_assert(offsetof(struct fi_domain_attr, tclass) < 192, "grown since");
-	/* The version does not tell: Intel's 2.4 has not got them, and the next block follows. */
+	/* The version does not show it: Intel's 2.4 does not have them, and the next heap block follows. */
 	if (malloc_usable_size(d) < 192 + sizeof(*l))
 		return;
 	l->max_cntr_value = UINT64_MAX;
@@ -201,7 +201,7 @@ static int check_hints(uint32_t version, const struct fi_info *h, const struct f
 	return 0;
 }
 
-/* The directions that primary capabilities imply when none is named. */
+/* Adds the directions that primary capabilities imply when none is named. */
 static uint64_t imply(uint64_t caps)
 {
 	if (caps & (FI_MSG | FI_TAGGED) && !(caps & MSG_DIRECTIONS))
@@ -251,13 +251,13 @@ static void apply_hints(uint32_t version, const struct fi_info *h, struct fi_inf
 			d->resource_mgmt = h->domain_attr->resource_mgmt;
 		if (h->domain_attr->control_progress)
 			d->control_progress = h->domain_attr->control_progress;
-		/* The oldest modes are the only ones that an application insists on. */
+		/* Only the oldest modes are ones that an application insists on. */
 		if (h->domain_attr->mr_mode == IVS_MR_BASIC)
 			d->mr_mode = IVS_MR_BASIC;
 		else if (h->domain_attr->mr_mode & IVS_MR_SCALABLE)
 			d->mr_mode = IVS_MR_SCALABLE;
 	}
-	/* Before 1.5 there were these two only: unspecified is answered by one of them. */
+	/* Before 1.5 only these two existed: an unspecified mode becomes one of them. */
 	if (FI_VERSION_LT(version, FI_VERSION(1, 5)) && !d->mr_mode)
 		d->mr_mode = IVS_MR_SCALABLE;
 	info->mode = 0;
@@ -293,7 +293,7 @@ static int addresses(const char *node, const char *service, uint64_t flags, cons
 	}
 	if (ret || (!node && !service))
 		return ret;
-	/* A service is a name within the region; the host it runs on does not matter. */
+	/* A service is a name within the region, regardless of the host. */
 	ivs_name_addr(&a, service ? service : node);
 	if (flags & FI_SOURCE)
 		return service ? set_addr(&info->src_addr, &info->src_addrlen, &a) : 0;
@@ -306,7 +306,7 @@ int ivs_getinfo(uint32_t version, const char *node, const char *service, uint64_
 	struct fi_info *info;
 	int ret;
 
-	/* As a core provider of something else, or of ourselves: no. */
+	/* Not available as a core provider of other providers, or of itself. */
 	if (flags & IVS_CORE_ONLY && flags & IVS_HIDDEN)
 		return -FI_ENODATA;
 	if (!ivs_region_likely() && !ivs_core_wanted())
@@ -314,7 +314,7 @@ int ivs_getinfo(uint32_t version, const char *node, const char *service, uint64_
 	info = all_we_have();
 	if (!info)
 		return -FI_ENOMEM;
-	/* It costs every direct write a message: only a caller that asks for it gets it. */
+	/* FI_RMA_EVENT costs a message per direct write: only a caller that requests it gets it. */
 	if (!hints || !hints->caps) {
 		info->caps &= ~FI_RMA_EVENT;
 		info->rx_attr->caps &= ~FI_RMA_EVENT;

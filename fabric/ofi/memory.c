@@ -26,7 +26,7 @@ static struct ivs_ep *first_ep(struct ivs_domain *d)
 	return ep->home.heap ? ep : NULL;
 }
 
-/* From the top of the rank's area down; rings come from below. */
+/* Allocates from the top of the rank's area down; rings grow from below. */
 static void *alloc(struct fid_domain *fid, size_t len)
 {
 	struct ivs_domain *d = ivs_entry(fid, struct ivs_domain, fid);

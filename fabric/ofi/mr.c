@@ -1,10 +1,10 @@
-/* Memory that peers may reach. */
+/* Registers memory that peers may reach. */
 #include "object/ep.h"
 #include "object/mr.h"
 #include "ofi/open.h"
 #include "region/ledger.h"
 
-/* Begins and ends a change of a line that others read at any time. */
+/* Begins a change of an entry that others read at any time; end() ends it. Returns the state for end(). */
 static uint64_t begin(struct nm_mr *m)
 {
 	uint64_t state = __atomic_load_n(&m->state, __ATOMIC_RELAXED) | 1;
@@ -21,7 +21,7 @@ static void end(struct nm_mr *m, uint64_t state)
 
 #define MR_WORDS (sizeof(struct nm_mr) / sizeof(uint64_t))
 
-/* Writes mr's line into a slot's table. */
+/* Writes the entry of mr into the table of the endpoint's slot. */
 static void write_line(struct ivs_ep *ep, const struct ivs_mr *mr)
 {
 	struct ivs_region *r = ep->domain->region;
@@ -49,12 +49,12 @@ static void write_line(struct ivs_ep *ep, const struct ivs_mr *mr)
 	for (i = 1; i < MR_WORDS; i++)
 		__atomic_store_n((uint64_t *) (void *) m + i, words[i], __ATOMIC_RELAXED);
 	end(m, state);
-	/* One past the last that was ever used: readers go no further. */
+	/* The index after the last one ever used: readers stop there. */
 	if ((uint64_t) mr->shown >= table[NM_LAYOUT_MR_COUNT].key)
 		__atomic_store_n(&table[NM_LAYOUT_MR_COUNT].key, (uint64_t) mr->shown + 1, __ATOMIC_RELEASE);
 }
 
-/* Puts mr where others see it: in the table of each of the domain's slots. */
+/* Shows mr to others: in the table of each of the domain's slots. */
 static void show(struct ivs_mr *mr)
 {
 	struct ivs_domain *d = mr->domain;
@@ -62,14 +62,14 @@ static void show(struct ivs_mr *mr)
 	int i;
 
 	mr->shown = -1;
-	/* If we count what peers do, they have to send it as messages. */
+	/* If this rank counts the peers' operations, they have to send them as messages. */
 	if (!d->region || mr->count != 1 || mr->flags & FI_RMA_EVENT || d->caps & FI_RMA_EVENT ||
 	    !(mr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
 		return;
 	for (i = 0; i < NM_LAYOUT_MR_COUNT && d->mr_shown[i]; i++)
 		;
 	if (i == NM_LAYOUT_MR_COUNT)
-		return; /* it is reached by messages only */
+		return; /* it can be reached only by messages */
 	mr->shown = i;
 	d->mr_shown[i] = mr;
 	ivs_list_each(pos, &d->eps) {
@@ -94,7 +94,7 @@ static void hide(struct ivs_mr *mr)
 
 		if (!ep->enabled)
 			continue;
-		/* If another VM puts the line back into the region, no ledger has it. */
+		/* If another VM puts the entry back into the region, no ledger confirms it. */
 		if (ivs_slot_ledger(ep->home.slot))
 			__atomic_store_n(&ivs_slot_ledger(ep->home.slot)->check[mr->shown], 0, __ATOMIC_RELEASE);
 		m = &ivs_mrs(mr->domain->region, ep->home.slot)[mr->shown];
@@ -144,7 +144,7 @@ static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	struct ivs_cntr *cntr;
 	int dir;
 
-	/* Every endpoint of the domain reaches it anyway. */
+	/* Every endpoint of the domain can reach the memory anyway. */
 	if (bfid->fclass == FI_CLASS_EP)
 		return 0;
 	if (bfid->fclass != FI_CLASS_CNTR || !(flags & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
@@ -155,7 +155,7 @@ static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 			mr->cntr[dir] = cntr;
 			ivs_ref(&cntr->refs);
 		}
-	/* Peers have to say what they do: they must not do it by themselves. */
+	/* Counting needs a message for each operation: peers must not access the memory directly. */
 	ivs_lock(mr->domain);
 	hide(mr);
 	ivs_unlock(mr->domain);

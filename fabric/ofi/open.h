@@ -1,7 +1,7 @@
 /*
- * What libfabric calls to open objects, and what an object does not offer. The tables of operations, and the functions that
- * close and control an object, are alike in the files of this directory: libfabric has one such table for each class, and
- * where the object is, from its fid, only the function of its own class knows.
+ * The functions that libfabric calls to open objects, and those for unsupported calls. The tables of operations, and
+ * the functions that close and control an object, are similar in the files of this directory: libfabric has one such
+ * table for each class, and only the function of a class can find the object from its fid.
  */
 #ifndef IVS_OPEN_H
 #define IVS_OPEN_H
@@ -28,26 +28,26 @@ int ivs_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct f
 int ivs_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op, struct fi_atomic_attr *attr,
 		     uint64_t flags);
 
-/* ivs_quiet_fn (proto/sleep.h) of a queue, and of a counter since it was read. */
+/* Implement ivs_quiet_fn (proto/sleep.h) for a queue, and for a counter since its last read. */
 bool ivs_cq_quiet(void *cq, uint64_t *mark);
 bool ivs_cntr_quiet(void *cntr, uint64_t *mark);
 
 struct ivs_ep;
-/* Shows all the domain's memory regions to the endpoint's peers. */
+/* Shows all the domain's registered memory to the endpoint's peers. */
 void ivs_mr_show_all(struct ivs_ep *ep);
 
-/* What an object does not offer: -FI_ENOSYS. */
+/* Stand-ins for calls that an object does not support: they return -FI_ENOSYS. */
 int ivs_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int ivs_no_control(struct fid *fid, int command, void *arg);
 int ivs_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 
 /*
- * What fi_cq_strerror and fi_eq_strerror return for a code of either sign: libfabric's text. If there
- * is a buffer, its first len - 1 bytes are copied there, with a NUL.
+ * Returns libfabric's text for an error code of either sign, for fi_cq_strerror and fi_eq_strerror. If there is a
+ * buffer, its first len - 1 bytes are copied there, with a NUL.
  */
 const char *ivs_error_text(int prov_errno, char *buf, size_t len);
 
-/* mr.c, msg.c, tagged.c, rma.c, atomic.c */
+/* Operations in mr.c, msg.c, tagged.c, rma.c and atomic.c. */
 extern struct fi_ops_mr ivs_mr_ops;
 extern struct fi_ops_msg ivs_msg_ops;
 extern struct fi_ops_tagged ivs_tagged_ops;

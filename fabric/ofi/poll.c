@@ -1,4 +1,4 @@
-/* Poll sets: which of some queues and counters have something to say. */
+/* Poll sets: report which queues and counters of a set have events. */
 #include "base/common.h"
 #include "base/lib.h"
 #include "base/list.h"
@@ -10,7 +10,7 @@
 struct member {
 	struct ivs_list link;
 	struct fid *fid;
-	uint64_t seen; /* counter: its value when it was last polled */
+	uint64_t seen; /* counter: its value at the last poll */
 };
 
 struct ivs_poll {

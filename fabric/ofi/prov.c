@@ -1,4 +1,4 @@
-/* The provider's entry: what libfabric loads. */
+/* The provider's entry point, which libfabric loads. */
 #include "base/lib.h"
 #include "base/limits.h"
 #include "base/param.h"
@@ -24,7 +24,7 @@ struct fi_provider *fi_prov_ini(void)
 	if (ivs_lib_open(__builtin_return_address(0)))
 		return NULL;
 	ivs_prov.version = IVS_VERSION;
-	/* A provider older than the interface that is asked for would be passed over. */
+	/* libfabric ignores a provider that is older than the requested interface. */
 	ivs_prov.fi_version = ivs_lib.version;
 	ivs_copy_init();
 	ivs_cpu_relax_init();

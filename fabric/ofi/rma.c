@@ -1,4 +1,4 @@
-/* Reading and writing peers' memory. */
+/* Reads and writes peers' memory. */
 #include "ofi/open.h"
 #include "proto/proto.h"
 #include "proto/select.h"
@@ -8,8 +8,8 @@
 #include "ring/copy.h"
 
 /*
- * Finds a target in the table that its owner shows. false: it is not there, or in
- * a place that we cannot reach by ourselves.
+ * Finds a target in the table that its owner shows. Returns false if it is not there, or in a place that this process
+ * cannot reach.
  */
 static bool find_remote(struct ivs_peer *peer, uint64_t addr, size_t len, uint64_t key, uint32_t access, bool *region,
 			struct iovec *out)
@@ -38,7 +38,7 @@ static bool find_remote(struct ivs_peer *peer, uint64_t addr, size_t len, uint64
 			return false;
 		*region = m.access & NM_MR_REGION;
 		if (*region) {
-			/* The copy was made by somebody else: is it in the region at all? */
+			/* Another process wrote the entry: check that the memory is in the region at all. */
 			if (m.base > r->header.size_bytes || m.len > r->header.size_bytes - m.base)
 				return false;
 			ivs_target_keep(ivs_target_at(peer->ep, peer->fi_addr, key), peer, &table[i], &m, state,
@@ -47,7 +47,10 @@ static bool find_remote(struct ivs_peer *peer, uint64_t addr, size_t len, uint64
 		} else {
 			const struct ivs_ledger *ledger = peer->alive.ledger;
 
-			/* Its own memory: only as its owner wrote it, nobody else, and while it holds. */
+			/*
+			 * The peer's own memory: only as its owner wrote the entry, not anybody else, and only while it
+			 * is valid.
+			 */
 			if (!peer->proto.pid || !ledger || !m.check ||
 			    m.check != __atomic_load_n(&ledger->check[i], __ATOMIC_ACQUIRE) ||
 			    m.check != ivs_mr_check(peer->alive.key, &m, peer->slot, peer->epoch))
@@ -60,7 +63,7 @@ static bool find_remote(struct ivs_peer *peer, uint64_t addr, size_t len, uint64
 	return false;
 }
 
-/* Does the whole operation at once, if every target can be reached. */
+/* Executes the whole operation at once, if every target can be reached. Returns false if not. */
 static bool direct(struct ivs_peer *peer, bool write, const struct iovec *iov, size_t count,
 		   const struct fi_rma_iov *rma, size_t rma_count, size_t total)
 {
@@ -94,7 +97,7 @@ static bool direct(struct ivs_peer *peer, bool write, const struct iovec *iov, s
 	}
 }
 
-/* Seen by the target before anything that we send it from now on; and done. */
+/* Completes an operation. The fence makes it visible to the target before any later message. */
 static inline void done(struct ivs_ep *ep, bool write, size_t len, void *context, uint64_t flags)
 {
 	__atomic_thread_fence(__ATOMIC_RELEASE);
@@ -104,7 +107,10 @@ static inline void done(struct ivs_ep *ep, bool write, size_t len, void *context
 	ivs_cntr_inc(ep->cntr[write ? IVS_CNTR_WRITE : IVS_CNTR_READ], len);
 }
 
-/* From or to one piece of memory that was found before. false: the long way; nothing was done. */
+/*
+ * Reads or writes one piece of memory whose place is known. Returns false, without having done anything, if the
+ * operation needs the general path.
+ */
 static inline bool quick(struct ivs_ep *ep, bool write, void *buf, size_t len, fi_addr_t dest,
 			 const struct fi_rma_iov *to, void *context, uint64_t flags)
 {
@@ -156,7 +162,7 @@ static ssize_t rma(struct ivs_ep *ep, bool write, const struct iovec *iov, size_
 		return err;
 	if (flags & FI_FENCE && (!ivs_list_empty(&peer->proto.sending) || !ivs_list_empty(&peer->proto.waiting)))
 		return -FI_EAGAIN;
-	/* Words of what was written directly wait for room, too. */
+	/* Events of direct writes also wait for room. */
 	if (flags & FI_REMOTE_CQ_DATA && peer->proto.ctl_count >= IVS_OPEN_MAX)
 		return -FI_EAGAIN;
 	if (direct(peer, write, iov, count, riov, rcount, total)) {

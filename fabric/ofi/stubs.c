@@ -1,4 +1,4 @@
-/* What objects have in common: the calls that they do not offer, and the text of an error. */
+/* Functions that objects share: calls that they do not support, and the text of an error. */
 #include <string.h>
 
 #include "base/lib.h"

@@ -5,7 +5,7 @@
 #include "proto/traffic.h"
 #include "remote/passthrough.h"
 
-/* A receive that is to be posted, all but its buffers. NULL: *ret says why. */
+/* Allocates a receive and sets all but its buffers. Returns NULL with the error in *ret. */
 static inline struct ivs_rx *prepare(struct ivs_ep *ep, fi_addr_t src, uint64_t tag, uint64_t ignore, void *context,
 				     uint64_t flags, ssize_t *ret)
 {
@@ -91,7 +91,7 @@ static ssize_t tagged_recv(struct fid_ep *fid, void *buf, size_t len, void *desc
 		iov.iov_len = len;
 		ret = post(ep, &iov, 1, src, tag, ignore, context, flags);
 	} else {
-		/* Not by way of an iov: its copy would wait until both halves are stored. */
+		/* Not by way of an iov: copying it would wait until both halves are stored. */
 		rx = prepare(ep, src, tag, ignore, context, flags, &ret);
 		if (likely(rx != NULL)) {
 			rx->count = 1;
@@ -105,7 +105,7 @@ static ssize_t tagged_recv(struct fid_ep *fid, void *buf, size_t len, void *desc
 	return ret;
 }
 
-/* Throws a message away that is, or is going to be, unexpected. */
+/* Discards a message that is, or is going to be, unexpected. */
 static ssize_t discard(struct ivs_ep *ep, struct ivs_msg *msg, void *context, uint64_t flags)
 {
 	struct ivs_rx *rx = ivs_rx_get(ep);
@@ -115,7 +115,7 @@ static ssize_t discard(struct ivs_ep *ep, struct ivs_msg *msg, void *context, ui
 	memset(rx, 0, sizeof(*rx));
 	rx->context = context;
 	rx->flags = flags & FI_COMPLETION;
-	/* Into nothing, and as long as it is, so that it is not cut short. */
+	/* No buffers, but the message's length, so that it is not reported as truncated. */
 	rx->len = msg->total;
 	if (msg->op == IVS_OP_TAGGED_RTS) {
 		ivs_msg_ack(msg);
@@ -225,8 +225,8 @@ static ssize_t tagged_sendv(struct fid_ep *fid, const struct iovec *iov, void **
 }
 
 /*
- * Sends one piece of memory; data: 8 bytes of remote CQ data, or NULL. count: counts it (proto/traffic.h), and is a
- * constant, so that what does not count is not asked about it.
+ * Sends one piece of memory; data: 8 bytes of remote CQ data, or NULL. count: counts it (proto/traffic.h); it is a
+ * constant, so that calls that do not count need no check.
  */
 static inline __attribute__((always_inline)) ssize_t send_one(struct ivs_ep *ep, const void *buf, size_t len,
 							      fi_addr_t dest, uint64_t tag, const uint64_t *data,
@@ -254,7 +254,7 @@ static inline __attribute__((always_inline)) ssize_t send_one(struct ivs_ep *ep,
 	return ret;
 }
 
-/* send_one() for libfabric's calls that have no flags. */
+/* send_one() for libfabric's calls without flags. */
 static inline __attribute__((always_inline)) ssize_t send_plain(struct fid_ep *fid, const void *buf, size_t len,
 								fi_addr_t dest, uint64_t tag, const uint64_t *data,
 								void *context, bool count)
@@ -330,7 +330,7 @@ struct fi_ops_tagged ivs_tagged_ops = {
 	.injectdata = tagged_injectdata,
 };
 
-/* Alike, but not the same functions: whether to count is a constant in each. */
+/* Similar functions instead of one, so that counting is a constant in each. */
 static ssize_t counted_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest, uint64_t tag,
 			    void *context)
 {

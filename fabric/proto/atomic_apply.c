@@ -1,4 +1,4 @@
-/* Atomic operations on memory of this process, one element after the other. */
+/* Applies atomic operations to memory of this process, one element after the other. */
 #include <complex.h>
 #include <float.h>
 
@@ -11,10 +11,10 @@ typedef float complex cfloat;
 typedef double complex cdouble;
 typedef long double complex cldouble;
 
-/* Lists of macros are not statements. */
+/* clang-format would format these lists of macros as statements. */
 /* clang-format off */
 
-/* In the order of enum fi_datatype, which is alike in all versions for these. */
+/* In the order of enum fi_datatype, which all versions share for these. */
 #define INT_TYPES(X) \
 	X(FI_INT8, int8_t) X(FI_UINT8, uint8_t) X(FI_INT16, int16_t) X(FI_UINT16, uint16_t) \
 	X(FI_INT32, int32_t) X(FI_UINT32, uint32_t) X(FI_INT64, int64_t) X(FI_UINT64, uint64_t) \
@@ -88,10 +88,7 @@ bool ivs_atomic_valid(uint8_t type, uint8_t op, uint8_t kind)
 	}
 }
 
-/*
- * Writes a value, but not the bytes behind that of a long double: they are what happened to
- * be on our stack, which is nobody's business.
- */
+/* Writes a value without the padding bytes of a long double, which would expose bytes of the stack. */
 #define PUT(to, value) \
 	put(to, &(value), sizeof(value), \
 	    _Generic(value, ldouble: true, cldouble: true, default: false))

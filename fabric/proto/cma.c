@@ -1,20 +1,20 @@
 /*
- * Reading and writing the memory of another process of the same VM. The kernel finds it by its pid, which another process
- * may have when that one has ended. So the owner's ledger is asked whether it lives (region/ledger.h): of the kernel's
- * ways to ask this is the only one without a system call, which is a tenth of a read of 16 KiB.
+ * Reads and writes the memory of another process of the same VM. The kernel finds the process by its pid, which another
+ * process may get after it has ended. Therefore its ledger is asked whether it is alive (region/ledger.h): of the
+ * kernel's means this is the only one without a system call, which costs a tenth of a read of 16 KiB.
  *
- * After a read its answer is sure: the process still lived, so the pid was its own all the time. Before a write it is as
- * sure as can be. What is left is a process that ends between the answer and the system call, while its pid goes to
- * another one. Pids go round, so that all others must have been given away meanwhile, as if this rank were stopped right
- * there for long. /proc/PID/mem would leave nothing, since it names the memory itself. But it has half the bandwidth, for
- * it copies twice.
+ * After a read the answer is certain: the process was still alive, so that the pid was its own all the time. Before a
+ * write it is as certain as possible. The remaining risk is a process that ends between the answer and the system call,
+ * while its pid is reused. The kernel assigns pids in a cycle, so that all others must have been assigned in between,
+ * as if this rank were stopped at that point for long. /proc/PID/mem would leave no such risk, because it names the
+ * memory itself, but it copies twice and has half the bandwidth.
  */
 #include <sys/uio.h>
 
 #include "proto/proto.h"
 #include "region/ledger.h"
 
-/* Takes the first bytes off count pieces. */
+/* Removes the first bytes from count pieces. */
 static void advance(struct iovec *iov, size_t count, size_t bytes)
 {
 	size_t i, n;
@@ -27,7 +27,7 @@ static void advance(struct iovec *iov, size_t count, size_t bytes)
 	}
 }
 
-/* Nothing of the peer's memory is read or written any more. Returns the negative error. */
+/* Stops all later access to the peer's memory. Returns the negative error. */
 static int unreachable(struct ivs_peer *peer, int err)
 {
 	IVS_INFO(FI_LOG_EP_DATA, "memory of process %d cannot be reached: %s\n", peer->proto.pid,
@@ -48,13 +48,13 @@ int ivs_cma(struct ivs_peer *peer, bool write, const struct iovec *local, size_t
 	if (nlocal > IVS_PIECES_MAX || nremote > IVS_PIECES_MAX)
 		return -FI_EINVAL;
 	/*
-	 * Our own memory, too: its addresses came through the region, and the kernel
-	 * refuses those that are none.
+	 * Also for the memory of this process: its addresses came through the region, and the kernel refuses invalid
+	 * ones.
 	 */
 	peer->proto.cma_copies++;
 	if (!left)
 		return 0;
-	/* The kernel moves what fits both sides; no more than was asked for. */
+	/* The kernel copies what fits both sides: limit it to total. */
 	for (size_t i = 0, sum = 0; i < nlocal; i++) {
 		l[i].iov_base = local[i].iov_base;
 		l[i].iov_len = local[i].iov_len < total - sum ? local[i].iov_len : total - sum;

@@ -1,14 +1,13 @@
 /*
- * A rendezvous read makes one copy in place of two. But it begins with a system call, which takes as long
- * as some KiB do, and the kernel copies no faster than a core does. From which size on it is faster depends on
- * the kernel, the CPU and the caches between the two cores: from 8 KiB (a Xeon with 2 MiB of cache for each
- * core), or hardly below 256 KiB (Zen 3: 8 KiB take 1.4 us by two copies, 3.5 us so). So it is measured, for
- * each peer and size.
+ * A rendezvous read makes one copy instead of two. But it begins with a system call, which costs as much as some KiB,
+ * and the kernel copies no faster than a core does. The size from which it is faster depends on the kernel, the CPU and
+ * the caches between the two cores: from 8 KiB (a Xeon with 2 MiB of cache for each core), or hardly below 256 KiB (Zen
+ * 3: 8 KiB need 1.4 us by two copies, 3.5 us by a rendezvous read). Therefore it is measured, for each peer and size.
  */
 #include "proto/cma_policy.h"
 #include "tune.h"
 
-/* The class of a message of len bytes. */
+/* Returns the class of a message of len bytes. */
 static int class_of(size_t len)
 {
 	int i = 0;

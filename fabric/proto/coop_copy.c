@@ -1,35 +1,34 @@
 /*
- * A large message between two ranks of one VM that both of them copy: the receiver reads
- * pieces from its front, and its sender, which waits for its end anyway, writes pieces
- * from its back, each by the kernel (cma.c). A sender that is busy does not come, and the
- * receiver then reads all.
+ * A large message between two ranks of one VM that both of them copy: the receiver reads pieces from its front, and its
+ * sender, which waits for its end anyway, writes pieces from its back, each through the kernel (cma.c). A busy sender
+ * does not take part, and the receiver then reads the whole message.
  *
- * Before an end copies a piece, it counts the piece in its own ledger, and then reads the other end's
- * count. Between the two is a fence: of two ends that take the same piece at once at least one sees it,
- * and leaves the piece alone. So the sender writes to no piece that the receiver has, nor to any of a
- * message that the receiver has ended. The receiver waits for a sender that has taken a piece, and reads at
- * the end what neither has copied. Only two messages of this go through the region, and both are hints: the
- * receiver's ledger says where its sender may write, and the sender's how much it has.
+ * Before an end copies a piece, it counts the piece in its own ledger, and then reads the other end's count. With a
+ * fence between the two, of two ends that claim the same piece at once at least one notices, and does not copy it.
+ * Therefore the sender never writes to a piece that the receiver has, or to any piece of a message that the receiver
+ * has ended. The receiver waits for a sender that has claimed a piece, and at the end reads the pieces that neither has
+ * copied. Only two messages of this protocol are sent through the region, and both are hints: the receiver's ledger
+ * states where its sender may write, and the sender's ledger how much it has written.
  */
 #include "proto/coop_copy.h"
 #include "proto/shown.h"
 #include "region/ledger.h"
 #include "tune.h"
 
-#define PIECES_MAX 8192 /* of a message: a limit of the format */
+#define PIECES_MAX 8192 /* pieces of a message: a limit of the format */
 
 /*
- * ivs_front.word: which message it is of, another number for each between two ranks (gen); and the pieces that the
- * receiver has taken. The tag of an IVS_OP_COOP has the same number, and the message's id.
+ * ivs_front.word: the message, by a number (gen) that differs for each one between two ranks, and the pieces that the
+ * receiver has claimed. The tag of an IVS_OP_COOP has the same number, and the message's id.
  */
 #define FRONT(gen, count) ((uint64_t) (gen) << 32 | (count))
 
-/* ivs_shown.back: the pieces that the sender has taken, and whether it takes no more. */
+/* ivs_shown.back: the pieces that the sender has claimed, and flags. */
 #define BACK_COUNT(word) ((uint32_t) (word) & 0xffff)
-#define BACK_OVER	 (1ULL << 32) /* no more: that many are copied */
-#define BACK_FAILED	 (1ULL << 33) /* since the kernel let it not */
+#define BACK_OVER	 (1ULL << 32) /* it claims no more: that many are copied */
+#define BACK_FAILED	 (1ULL << 33) /* the kernel refused a write */
 
-/* Writes this end's count of pieces, and reads the other end's then. */
+/* Writes this end's count of pieces, then reads the other end's count and returns it. */
 static uint64_t claim(uint64_t *own, uint64_t word, const uint64_t *other)
 {
 	__atomic_store_n(own, word, __ATOMIC_RELAXED);
@@ -54,7 +53,7 @@ static inline uint32_t pieces(size_t len, size_t piece)
 	return (uint32_t) ((len + piece - 1) / piece);
 }
 
-/* Copies bytes [from, to) of a message of one piece of memory at each end. */
+/* Copies bytes [from, to) of a message that is one piece of memory at each end. Returns 0 or a negative error. */
 static int copy(struct ivs_peer *peer, bool write, const struct iovec *ours, const struct iovec *theirs, size_t from,
 		size_t to)
 {
@@ -65,8 +64,8 @@ static int copy(struct ivs_peer *peer, bool write, const struct iovec *ours, con
 }
 
 /*
- * Waits until the sender has taken its half of a message, for as long as ours took, if it
- * has come for the last one. It may be busy with that still.
+ * Waits until the sender has claimed its half of a message, at most for as long as the receiver's half needed. Called
+ * only if it helped with the last message. It may still be busy with that one.
  */
 static void spin_half(const uint64_t *back, uint32_t half, uint64_t begun)
 {
@@ -99,7 +98,7 @@ int ivs_coop_read(struct ivs_msg *msg, size_t len)
 	own = &ledger->front[peer->slot];
 	gen = ++peer->proto.coop_gen;
 	count = pieces(len, piece);
-	/* A sender that reads it meanwhile sees that it is not whole. */
+	/* A sender that reads the entry now sees that it is incomplete. */
 	__atomic_store_n(&own->word, 0, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	own->addr = (uintptr_t) msg->rx->iov[0].iov_base;
@@ -119,7 +118,7 @@ int ivs_coop_read(struct ivs_msg *msg, size_t len)
 		if (front + 1 + BACK_COUNT(claim(&own->word, FRONT(gen, front + 1), back)) > count)
 			break;
 		front++;
-		/* After an error the other pieces are only taken, so that the sender does not. */
+		/* After an error the other pieces are only claimed, so that the sender does not copy them. */
 		if (!err)
 			err = copy(peer, false, msg->rx->iov, msg->iov, from, len - from < piece ? len : from + piece);
 	}
@@ -142,10 +141,10 @@ int ivs_coop_end(struct ivs_msg *msg, size_t len)
 	if (holds && !(back & BACK_OVER))
 		return -FI_EINPROGRESS;
 	msg->coop = 0;
-	/* It is not the message's any more, as the caller will find, too. */
+	/* The entry has changed, because the sender has ended the message. The caller also finds this. */
 	if (!holds)
 		return 0;
-	/* It may not write our memory, though we may read its. */
+	/* The sender may not write our memory, though we may read its memory. */
 	if (back & BACK_FAILED)
 		peer->proto.alone = true;
 	if (msg->error || done >= count - front)
@@ -154,7 +153,7 @@ int ivs_coop_end(struct ivs_msg *msg, size_t len)
 		    done ? (size_t) (count - done) * msg->piece : len);
 }
 
-/* Reads what the receiver says of message gen. false: it says nothing of it, since it is done with it. */
+/* Reads the receiver's entry for message gen. Returns false if the receiver is done with that message. */
 static bool asked(const volatile struct ivs_front *front, uint32_t gen, struct ivs_front *said)
 {
 	if (__atomic_load_n(&front->word, __ATOMIC_ACQUIRE) >> 32 != gen)
@@ -181,7 +180,7 @@ bool ivs_coop_write(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t tag)
 
 	if (!shown || tx->coop || tx->count != 1 || peer->channel != IVS_CHAN_RING)
 		return false;
-	/* Of one that came late, and of one that another VM has made up, there is nothing to do. */
+	/* Nothing to do: the call came late, or another VM made it up. */
 	if (!pid || peer->proto.self || !theirs)
 		return true;
 	front = &theirs->front[ep->home.slot];
@@ -198,7 +197,7 @@ bool ivs_coop_write(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t tag)
 		size_t from = (size_t) (count - 1 - done) * said.piece;
 
 		word = claim(&shown->back, done + 1, &front->word);
-		/* Of a later message: the receiver takes no more of this one. */
+		/* The word is a later message's: the receiver is done with this one. */
 		if (word >> 32 != gen || (uint32_t) word + done + 1 > count)
 			break;
 		if (copy(peer, true, tx->iov, &remote, from,
@@ -209,7 +208,7 @@ bool ivs_coop_write(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t tag)
 		done++;
 	}
 	__atomic_store_n(&shown->back, over | done, __ATOMIC_RELEASE);
-	/* Whether it may read our memory is for itself to find out. */
+	/* This rank finds out separately whether it may read the peer's memory. */
 	peer->proto.pid = pid;
 	ivs_ctl_send(peer, IVS_OP_COOP_END, (uint32_t) tag);
 	return true;

@@ -1,4 +1,7 @@
-/* Operations that the core provider calls for received messages: every endpoint of the libfabric provider is enabled with these. */
+/*
+ * Functions that the core provider calls for received messages. Every endpoint of the libfabric provider is enabled
+ * with them.
+ */
 #include "proto/proto.h"
 
 const struct ivs_core_ops ivs_deliver = {

@@ -1,8 +1,8 @@
 /*
- * Eager receive, the shortest way of a message to its receiver. A message goes straight from its ring to
- * the buffer and to the caller's completion if it lies in the ring when the receiver polls, matches
- * the first receive posted, and is no longer than a ring takes. So do those after it.
- * All others take the long way (proto/progress.c), which polls all rings.
+ * Eager receive, the shortest path of a message to its receiver. A message is copied directly from its ring to the
+ * buffer and to the caller's completion if it is in the ring when the receiver polls, matches the first posted receive,
+ * and fits the ring itself. The messages after it follow if the same holds for them. All others are handled by
+ * proto/progress.c, which polls all rings.
  */
 #include "object/ep.h"
 #include "proto/eager_receive.h"
@@ -10,12 +10,14 @@
 #include "ring/spin.h"
 #include "tune.h"
 
-/* Of a line's word (docs/region.md): op and flags; a short tagged message's; that it has data. */
+/*
+ * Parts of a line's word (docs/region.md): op and flags; those of a short tagged message; the flag for remote CQ data.
+ */
 #define WORD_KIND   0xffff00000000ULL
 #define WORD_TAGGED ((uint64_t) IVS_OP_TAGGED << 32)
 #define WORD_DATA   ((uint64_t) IVS_F_DATA << 40)
 
-/* The only endpoint of a queue's domain, if it polls one ring only and has nothing to send. */
+/* Returns the only endpoint of a queue's domain, if it polls only one ring and has nothing to send, else NULL. */
 static inline struct ivs_ep *only(struct ivs_cq *cq)
 {
 	struct ivs_list *eps = &cq->domain->eps;
@@ -28,8 +30,8 @@ static inline struct ivs_ep *only(struct ivs_cq *cq)
 }
 
 /*
- * The first message of p's ring to buf, as cq has it. Returns 1; 0 if there is none, and -1 if it is
- * of another kind.
+ * Receives the first message of the peer's ring to buf, in cq's format. Returns 1, 0 without a message, or -1 if the
+ * message needs the general path.
  */
 static inline int receive_one(struct ivs_ep *ep, struct ivs_peer *p, struct ivs_cq *cq, char *buf)
 {
@@ -76,20 +78,20 @@ ssize_t ivs_eager_receive(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t 
 	size_t n = 0;
 	int one = 0;
 
-	/* Now and then the long way polls the others, too. */
+	/* Now and then the general path must poll the other rings. */
 	if (unlikely(!ep || !((ep->ticks + 1) % IVS_TURN_TICKS)))
 		return 0;
 	p = ep->hot[0];
 	if (ivs_ring_quiet(&p->ring))
 		return 0;
-	/* There is one reply to what we have just sent, and the caller waits for it: no poll for more. */
+	/* The caller waits for one reply to the last message sent: no poll for more. */
 	if (p->ring.tx_head != p->ring.run_head)
 		count = 1;
 	else if (count > IVS_EAGER_RECEIVE_MAX)
 		count = IVS_EAGER_RECEIVE_MAX;
 again:
 	for (; n < count; n++) {
-		/* After some that were there others will be. */
+		/* After a series of messages more are likely. */
 		if (n >= IVS_RUN_LENGTH - 1)
 			__builtin_prefetch(
 				ivs_line_at(p->ring.rx_ring, p->ring.rx_head + IVS_AHEAD_LINES, p->ring.rx_mask));
@@ -108,7 +110,7 @@ again:
 	}
 	if (unlikely(one < 0 || ivs_any_activity(ep->me) || ep->domain->core))
 		return 0;
-	/* A caller that waits in a loop ends here most of the time: return soon, so that it polls again. */
+	/* A caller that waits in a loop mostly ends here: return soon, so that it polls again. */
 	ep->ticks++;
 	ivs_ring_idle(&p->ring);
 	/* Other threads may wait for the domain. */

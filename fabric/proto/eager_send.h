@@ -1,4 +1,7 @@
-/* The shortest way of a tagged message: from the caller's buffer to the peer's ring. What is not as simple is left to send.c. */
+/*
+ * The shortest path of a tagged message: from the caller's buffer to the peer's ring. Every other message is left to
+ * send.c.
+ */
 #ifndef IVS_PROTO_EAGER_SEND_H
 #define IVS_PROTO_EAGER_SEND_H
 
@@ -6,8 +9,8 @@
 #include "ring/eager_send.h"
 
 /*
- * A tagged message to dest; data: 8 bytes of remote CQ data, or NULL. false: it needs the long
- * way, and nothing was done.
+ * Sends a tagged message to dest; data: 8 bytes of remote CQ data, or NULL. Returns false, without having done
+ * anything, if the message needs the general path.
  */
 static inline bool ivs_eager_send_tagged(struct ivs_ep *ep, fi_addr_t dest, uint64_t tag, const uint64_t *data,
 					 const void *buf, size_t len)

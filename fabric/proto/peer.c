@@ -1,4 +1,4 @@
-/* Peers: who they are, how they are reached, and whether they live. */
+/* Peers: finds, connects, watches and ends them. */
 #include <unistd.h>
 
 #include "base/table.h"
@@ -34,7 +34,7 @@ static struct ivs_peer *new_peer(struct ivs_ep *ep, const struct ivs_addr *addr,
 	return p;
 }
 
-/* The AV's first entry for a slot, or FI_ADDR_NOTAVAIL. */
+/* Returns the AV's first entry for a slot, or FI_ADDR_NOTAVAIL. */
 static fi_addr_t find_slot_addr(struct ivs_ep *ep, uint32_t slot, uint32_t epoch)
 {
 	const struct ivs_av *av = ep->av;
@@ -52,7 +52,7 @@ static fi_addr_t find_slot_addr(struct ivs_ep *ep, uint32_t slot, uint32_t epoch
 	return FI_ADDR_NOTAVAIL;
 }
 
-/* Finds out whether it is a neighbour, whose memory we can reach. */
+/* Finds out whether the peer is a neighbour, whose memory this process can reach. */
 static void locate(struct ivs_peer *p)
 {
 	if (ivs_slot_neighbour(p->ep->domain->region, p->slot, p->epoch, &p->alive) && ivs_param.cma)
@@ -84,7 +84,7 @@ struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epo
 	p->proto.held = &ep->proto.held_by_slot[slot];
 	p->fi_addr = find_slot_addr(ep, slot, epoch);
 	ep->by_slot[slot] = p;
-	/* Now, while it lives: its ledger shows when it has ended. */
+	/* Now, while it is alive: its ledger shows when it ends. */
 	locate(p);
 	return p;
 }
@@ -116,7 +116,7 @@ static bool here(const struct ivs_ep *ep, const struct ivs_addr *a)
 	       a->slot < ep->domain->region->geo.slots;
 }
 
-/* What it sent before it left still counts. Returns false if some of it has to wait. */
+/* Receives what the peer sent before it left. Returns false if some of it has to wait. */
 static bool drain(struct ivs_peer *p)
 {
 	struct ivs_ep *ep = p->ep;
@@ -124,7 +124,7 @@ static bool drain(struct ivs_peer *p)
 
 	if (ep->by_slot[p->slot] == p && !p->ring.rx_ring)
 		ivs_peer_attach(ep, p->slot);
-	/* No more than there was room for: it may not have left, and go on for ever. */
+	/* At most one ring full of messages: a peer that has not left might send forever. */
 	for (begin = p->ring.rx_head; p->ring.rx_ring && p->ring.rx_head - begin <= p->ring.rx_mask &&
 				      p->channel != IVS_CHAN_DEAD && ivs_ring_poll(ep, p);)
 		;
@@ -205,7 +205,7 @@ int ivs_peer_connect(struct ivs_peer *p)
 		if (!ret)
 			p->channel = IVS_CHAN_CORE;
 		else if (ret != -FI_EAGAIN)
-			ivs_peer_condemn(p); /* with the receives that only it could have answered */
+			ivs_peer_condemn(p); /* ends also the receives that only this peer could have answered */
 		return ret;
 	}
 	owner = __atomic_load_n(&r->slots[p->slot].owner, __ATOMIC_ACQUIRE);
@@ -242,7 +242,7 @@ static void fail_receives(struct ivs_peer *p, struct ivs_queue *q, bool tagged)
 	}
 }
 
-/* Ends all that is under way with a peer. */
+/* Ends all operations with a peer. */
 static void end(struct ivs_peer *p)
 {
 	struct ivs_ep *ep = p->ep;
@@ -260,7 +260,7 @@ static void end(struct ivs_peer *p)
 	ivs_list_each_safe(pos, tmp, &p->proto.streams) {
 		struct ivs_msg *msg = ivs_entry(pos, struct ivs_msg, stream);
 
-		/* Its receive's memory is written until the core provider says that this is over. */
+		/* The core provider writes the receive's memory until it reports the end. */
 		if (msg->fetch)
 			continue;
 		if (msg->rx) {
@@ -287,7 +287,7 @@ static void end(struct ivs_peer *p)
 
 void ivs_peer_reap(struct ivs_peer *p)
 {
-	/* What it sent before it left still counts. */
+	/* Messages that it sent before it left still count. */
 	if (p->channel == IVS_CHAN_DEAD || drain(p))
 		end(p);
 }
@@ -309,7 +309,7 @@ void ivs_peer_free(struct ivs_peer *p)
 		free(c);
 	}
 	ivs_ring_forget(&p->ring);
-	/* A child of fork has something else where its parent had the ledger. */
+	/* In a child of fork, the ledger is not mapped at this address. */
 	if (!ivs_forked(p->ep->domain->pid))
 		ivs_slot_forget(&p->alive);
 	ivs_knock_end(p);
@@ -336,7 +336,7 @@ void ivs_peer_inserted(struct ivs_ep *ep, fi_addr_t addr)
 			ivs_passthrough_inserted(ep, addr);
 		return;
 	}
-	/* A peer that has written to us already gets its address now. */
+	/* A peer that has already sent to this rank gets its address now. */
 	p = ep->by_slot ? ep->by_slot[a->slot] : NULL;
 	if (p && p->epoch == a->epoch && p->fi_addr == FI_ADDR_NOTAVAIL)
 		p->fi_addr = addr;
@@ -359,7 +359,7 @@ void ivs_peer_removed(struct ivs_ep *ep, fi_addr_t addr)
 	}
 }
 
-/* Does anything wait for this peer? */
+/* Returns true if an operation waits for this peer. */
 static bool owes(const struct ivs_peer *p)
 {
 	const struct ivs_rx *rx;
@@ -377,7 +377,7 @@ static bool owes(const struct ivs_peer *p)
 	return false;
 }
 
-/* Marks the peers that a receive, or a message that waits for one, names. */
+/* Marks the peers that a receive, or a message that waits for one, refers to. */
 static void mark_used(struct ivs_ep *ep)
 {
 	struct ivs_list *lists[] = { &ep->ux_tagged, &ep->ux_msg, &ep->claimed }, *pos;
@@ -399,8 +399,7 @@ static void mark_used(struct ivs_ep *ep)
 }
 
 /*
- * Frees earlier owners of slots that nothing names any more. Another VM can say at any time
- * that a slot has a new one.
+ * Frees earlier owners of slots that nothing refers to. Another VM can claim at any time that a slot has a new owner.
  */
 static void free_gone(struct ivs_ep *ep)
 {
@@ -434,7 +433,7 @@ void ivs_peer_check(struct ivs_ep *ep)
 	if (now - ep->checked_ms < IVS_CHECK_MS)
 		return;
 	ep->checked_ms = now;
-	/* Those on other hosts show no heartbeat. */
+	/* Peers on other hosts show no heartbeat. */
 	ask = now - ep->proto.asked_ms >= ivs_param.timeout / 2;
 	if (ask)
 		ep->proto.asked_ms = now;

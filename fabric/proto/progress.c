@@ -1,22 +1,22 @@
-/* Progress: polling the rings, and handling what has arrived. */
+/* Progress: polls the rings and handles the messages that have arrived. */
 #include "proto/proto.h"
 #include "remote/core.h"
 #include "ring/ring.h"
 #include "tune.h"
 
-/* From now on p's sender has to tell us that it has sent something. */
+/* Stops polling hot ring i in each call: its sender sets the activity byte from now on. */
 static void cool(struct ivs_ep *ep, int i)
 {
 	struct ivs_peer *p = ep->hot[i];
 
 	p->hot = false;
 	__atomic_store_n(&p->ring.rx_ctl->polled, 0, __ATOMIC_RELAXED);
-	/* Once more, in case its sender has just seen that it was polled. */
+	/* Checked once more, in case its sender has just seen that it was polled. */
 	__atomic_store_n(&ep->me->activity[p->slot % 64], 1, __ATOMIC_RELAXED);
 	ep->hot[i] = ep->hot[--ep->hot_count];
 }
 
-/* Puts p's ring among those that are polled in each call. */
+/* Adds p's ring to those that are polled in each call. */
 static void heat(struct ivs_ep *ep, struct ivs_peer *p)
 {
 	int i, oldest = 0;
@@ -24,7 +24,7 @@ static void heat(struct ivs_ep *ep, struct ivs_peer *p)
 	if (p->hot || !p->ring.rx_ring)
 		return;
 	if (unlikely(ep->domain->sleepers)) {
-		/* Its sender goes on saying that it sends; there may be more already. */
+		/* Its sender must keep setting the activity byte; more messages may have arrived already. */
 		__atomic_store_n(&ep->me->activity[p->slot % 64], 1, __ATOMIC_RELAXED);
 		return;
 	}
@@ -40,7 +40,7 @@ static void heat(struct ivs_ep *ep, struct ivs_peer *p)
 	__atomic_store_n(&p->ring.rx_ctl->polled, 1, __ATOMIC_RELAXED);
 }
 
-/* Rings that have become idle are not polled in each call any more; the last one stays. */
+/* Stops polling rings in each call that have become idle. The last one stays. */
 static void __attribute__((noinline)) cool_idle(struct ivs_ep *ep)
 {
 	int i;
@@ -57,7 +57,7 @@ struct ivs_peer *ivs_peer_attach(struct ivs_ep *ep, uint32_t slot)
 
 	if (likely(!ivs_ring_find(&ep->home, slot, &found)))
 		return NULL;
-	/* More than can have come at once: the others later. */
+	/* More newcomers than can exist at once: the others are attached later. */
 	if (ep->newcomers > 2 * ep->domain->region->geo.slots)
 		return NULL;
 	p = ivs_peer_by_slot(ep, slot, found.epoch);
@@ -78,7 +78,7 @@ static void poll_slot(struct ivs_ep *ep, uint32_t slot)
 		heat(ep, p);
 }
 
-/* A peer whose ring is not polled in each call has sent something. */
+/* Polls the peers that have set their activity byte: their rings are not polled in each call. */
 static void __attribute__((noinline)) activity(struct ivs_ep *ep)
 {
 	uint32_t group, slot, slots = ep->domain->region->geo.slots;
@@ -87,7 +87,7 @@ static void __attribute__((noinline)) activity(struct ivs_ep *ep)
 		if (!__atomic_load_n(&ep->me->activity[group], __ATOMIC_RELAXED))
 			continue;
 		__atomic_store_n(&ep->me->activity[group], 0, __ATOMIC_RELAXED);
-		/* Before the rings are read: what comes later sets it again. */
+		/* Before the rings are read: a later message sets the byte again. */
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		for (slot = group; slot < slots; slot += 64) {
 			struct ivs_peer *p = ep->by_slot[slot];
@@ -100,8 +100,8 @@ static void __attribute__((noinline)) activity(struct ivs_ep *ep)
 }
 
 /*
- * One slot in turn: somebody new, or one whose word we have missed. What the next turns
- * will need is fetched ahead, so that nobody waits for memory here.
+ * Polls one slot in rotation, for a new peer or one whose activity byte was missed. The memory that the next slots need
+ * is prefetched, so that this call does not wait for it.
  */
 static void __attribute__((noinline)) turn(struct ivs_ep *ep)
 {
@@ -152,7 +152,7 @@ void ivs_ep_progress(struct ivs_ep *ep)
 			ivs_pace(&p->ring, n);
 		}
 	}
-	/* There is something to do now: the other slots are polled in a later call. */
+	/* Messages have arrived: the other slots are polled in a later call. */
 	if (came && ep->ticks % IVS_TURN_TICKS && ivs_list_empty(&ep->active))
 		return;
 	if (likely(ep->me != NULL)) {

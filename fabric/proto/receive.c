@@ -1,4 +1,4 @@
-/* Messages that have arrived: checked, matched, and received. */
+/* Checks, matches and receives messages that have arrived. */
 #include "proto/cma_policy.h"
 #include "proto/coop_copy.h"
 #include "proto/select.h"
@@ -7,7 +7,9 @@
 #include "remote/fetch.h"
 #include "ring/copy.h"
 
-/* Bytes of one message before its receive: no constant of speed, but what a sender that ignores its window can take. */
+/*
+ * Bytes of one message before its receive: not a tuning constant, but the limit for a sender that ignores its window.
+ */
 #define HELD_MAX ((size_t) 1 << 20)
 _Static_assert(IVS_WINDOW_MAX + NM_LAYOUT_BOUNCE_LARGEST <= HELD_MAX, "a sender within its window is believed");
 
@@ -33,13 +35,13 @@ static void nonsense(struct ivs_peer *p, const char *what)
 	ivs_peer_condemn(p);
 }
 
-/* Bytes of a message that may come before its receive is known. */
+/* Returns the bytes of a message that may arrive before its receive is known. */
 static size_t reserve(const struct ivs_msg *msg)
 {
 	return msg->total < ivs_param.window ? msg->total : ivs_param.window;
 }
 
-/* Counts what a message without a receive takes, bytes in all. */
+/* Counts the memory of a message without a receive, bytes in total. */
 static void charge(struct ivs_ep *ep, struct ivs_msg *msg, size_t bytes)
 {
 	if (bytes > msg->charged) {
@@ -50,8 +52,8 @@ static void charge(struct ivs_ep *ep, struct ivs_msg *msg, size_t bytes)
 }
 
 /*
- * May another message of peer's be held without a receive? One half is for the first that come. Of the
- * other each slot has an equal share, so that a peer that sends without end stops itself only.
+ * Returns true if another of the peer's messages may be held without a receive. One half of the limit is for the first
+ * that arrive. Of the other half each slot has an equal share, so that a peer that sends without end stops only itself.
  */
 static bool may_hold(const struct ivs_ep *ep, const struct ivs_peer *peer)
 {
@@ -62,7 +64,7 @@ static bool may_hold(const struct ivs_ep *ep, const struct ivs_peer *peer)
 	       *peer->proto.held <= half / ((r ? r->geo.slots : 0) + ep->proto.core_peers);
 }
 
-/* Keeps bytes of a message that has no receive yet. */
+/* Stores bytes of a message that has no receive yet. Returns false without memory. */
 static bool hold(struct ivs_ep *ep, struct ivs_msg *msg, const uint8_t *payload, size_t len)
 {
 	uint8_t *buf;
@@ -85,21 +87,24 @@ static bool hold(struct ivs_ep *ep, struct ivs_msg *msg, const uint8_t *payload,
 	return true;
 }
 
-/* A message, or its start, as its head says. */
+/* A message, or its start, as described by its head. */
 struct start {
 	uint8_t op, flags;
 	bool tagged;
-	uint32_t id; /* the sender's; IVS_F_ACK, and all but whole messages */
+	uint32_t id; /* the sender's; with IVS_F_ACK, and for all but whole messages */
 	uint64_t tag, data;
 	size_t total;
 	const uint8_t *payload; /* the first len bytes */
 	size_t len;
-	uint64_t number; /* RTS: in its sender's ledger (proto/shown.h) */
-	size_t niov;	 /* RTS: where it lies; 0: that is not known here */
+	uint64_t number; /* RTS: its number in the sender's ledger (proto/shown.h) */
+	size_t niov;	 /* RTS: pieces in iov; 0: their place is not known here */
 	struct iovec iov[IVS_IOV_MAX];
 };
 
-/* The same of one that is read through the core provider, which checks where it lies as its sender registered it. */
+/*
+ * Reads the head of an RTS for the core provider, which checks the place against the sender's registration. Returns the
+ * fault, or NULL.
+ */
 static const char *parse_core_rts(const struct ivs_peer *peer, struct start *s, const void *fixed)
 {
 	struct ivs_core_rts where;
@@ -115,7 +120,7 @@ static const char *parse_core_rts(const struct ivs_peer *peer, struct start *s, 
 	return s->total > IVS_MSG_MAX || s->len || peer->slot != IVS_NO_SLOT ? "a message of a wrong kind" : NULL;
 }
 
-/* Reads the head of an RTS, and where its message lies. Returns what is wrong with it, or NULL. */
+/* Reads the head of an RTS and the place of its message. Returns the fault, or NULL. */
 static const char *parse_rts(struct ivs_peer *peer, struct start *s, const void *fixed)
 {
 	const struct ivs_region *r = peer->ep->domain->region;
@@ -130,7 +135,7 @@ static const char *parse_rts(struct ivs_peer *peer, struct start *s, const void 
 	if (where.count > (s->flags & IVS_F_REGION ? IVS_IOV_MAX : 0) || s->total > IVS_MSG_MAX || s->len)
 		return "a message of a wrong kind";
 	if (!(s->flags & IVS_F_REGION)) {
-		/* Not in the head, which may be another VM's: the sender's ledger has its pieces. */
+		/* The head may be another VM's: the pieces are read from the sender's ledger. */
 		count = ivs_shown_find(peer, s->id, s->total, s->iov, &s->number);
 		s->niov = count > 0 ? (size_t) count : 0;
 		return count < 0 ? "a message that it does not show us" : NULL;
@@ -148,7 +153,7 @@ static const char *parse_rts(struct ivs_peer *peer, struct start *s, const void 
 	return NULL;
 }
 
-/* Reads the head of a message, or of its start. Returns what is wrong with it, or NULL. */
+/* Reads the head of a message or of its start. Returns the fault, or NULL. */
 static const char *parse(struct ivs_peer *peer, struct start *s, const void *fixed)
 {
 	struct ivs_long head;
@@ -171,7 +176,7 @@ static const char *parse(struct ivs_peer *peer, struct start *s, const void *fix
 		s->total = head.total;
 		s->data = head.data;
 		s->id = head.id;
-		/* One that is whole is sent as such: no piece would come to complete this. */
+		/* A complete message is sent as such: no piece would arrive to complete this one. */
 		return s->total <= s->len || s->total > IVS_MSG_MAX ? "a message of a wrong length" : NULL;
 	default: return s->flags & IVS_F_CORE ? parse_core_rts(peer, s, fixed) : parse_rts(peer, s, fixed);
 	}
@@ -182,13 +187,13 @@ static bool is_rts(const struct start *s)
 	return s->op == IVS_OP_TAGGED_RTS || s->op == IVS_OP_MSG_RTS;
 }
 
-/* Puts the bytes that came with it into its receive. */
+/* Copies the bytes that came with the start into its receive. */
 static void place(const struct start *s, const struct ivs_rx *rx)
 {
 	ivs_iov_scatter(rx->iov, rx->count, 0, s->payload, s->len < rx->len ? s->len : rx->len);
 }
 
-/* Completes a message at once, if all of it is here or can be read from its sender. */
+/* Completes a message at once if all of it is here or can be read from its sender. Returns false if not. */
 static bool complete(struct ivs_ep *ep, struct ivs_peer *peer, const struct start *s, struct ivs_rx *rx)
 {
 	size_t want = s->total < rx->len ? s->total : rx->len;
@@ -208,7 +213,7 @@ static bool complete(struct ivs_ep *ep, struct ivs_peer *peer, const struct star
 	return true;
 }
 
-/* Makes the record of a message that has more to come. NULL: there is no memory. */
+/* Allocates the record of a message that has more to come. Returns NULL without memory. */
 static struct ivs_msg *record(struct ivs_peer *peer, const struct start *s)
 {
 	struct ivs_msg *msg = new_msg(peer, s->op, s->flags, s->tag);
@@ -220,10 +225,10 @@ static struct ivs_msg *record(struct ivs_peer *peer, const struct start *s)
 	msg->id = s->id;
 	if (is_rts(s)) {
 		msg->number = s->number;
-		/* In the sender's memory it is found once more when its receive is there. */
+		/* In the sender's memory it is searched again once its receive is known. */
 		msg->niov = (uint32_t) s->niov;
 		memcpy(msg->iov, s->iov, s->niov * sizeof(*s->iov));
-		/* Nothing was sent yet: after a CTS it comes whole. */
+		/* Nothing was sent yet: after a CTS the whole message is sent. */
 		msg->flags |= IVS_F_ACK;
 	} else if (s->total > s->len) {
 		msg->streaming = true;
@@ -239,7 +244,7 @@ static void begin(struct ivs_ep *ep, struct ivs_msg *msg, const struct start *s,
 		ivs_msg_attach(ep, msg, rx);
 		return;
 	}
-	/* Attached by hand: the first bytes are in their place. */
+	/* Not by ivs_msg_attach(): the first bytes are already in place. */
 	place(s, rx);
 	msg->rx = rx;
 	msg->got = s->len;
@@ -249,7 +254,7 @@ static void begin(struct ivs_ep *ep, struct ivs_msg *msg, const struct start *s,
 	}
 }
 
-/* Keeps a message until its receive is posted. false: there is no memory, and it was freed. */
+/* Keeps a message until its receive is posted. Returns false without memory, after freeing it. */
 static bool keep(struct ivs_ep *ep, struct ivs_msg *msg, const struct start *s)
 {
 	size_t more = s->op == IVS_OP_TAGGED_LONG || s->op == IVS_OP_MSG_LONG ? reserve(msg) : 0;
@@ -258,14 +263,14 @@ static bool keep(struct ivs_ep *ep, struct ivs_msg *msg, const struct start *s)
 		ivs_msg_free(ep, msg);
 		return false;
 	}
-	/* A short message takes more than its bytes; of a long one the other pieces will come. */
+	/* A short message uses more memory than its bytes; the other pieces of a long one will follow. */
 	charge(ep, msg, sizeof(*msg) + more);
 	msg->queued = true;
 	ivs_list_add(s->tagged ? &ep->ux_tagged : &ep->ux_msg, &msg->link);
 	return true;
 }
 
-/* A message, or its start. Returns false if no buffer is free. */
+/* Handles a message or its start. Returns false if no buffer is free. */
 static bool start(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag, const void *fixed,
 		  const uint8_t *payload, size_t len)
 {
@@ -274,7 +279,7 @@ static bool start(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t 
 	struct ivs_rx *rx;
 	struct start s;
 
-	/* Not iov: short messages come here, too. */
+	/* iov is not set, because short messages also pass here. */
 	s.op = op;
 	s.flags = flags;
 	s.tagged = op == IVS_OP_TAGGED || op == IVS_OP_TAGGED_LONG || op == IVS_OP_TAGGED_RTS;
@@ -312,7 +317,7 @@ static void ack(struct ivs_peer *peer, uint32_t id, int err)
 	ivs_ctl_send(peer, IVS_OP_ACK, (uint64_t) (uint32_t) err << 32 | id);
 }
 
-/* A write or atomic of a peer's is in its place. */
+/* Reports a peer's completed write or atomic operation. */
 static void target_event(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_mr *mr, bool has_data, uint64_t data,
 			 size_t len, uint64_t flags)
 {
@@ -325,7 +330,7 @@ static void target_event(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_mr
 		ivs_cntr_inc(mr->cntr[dir], len);
 }
 
-/* Checks what a peer wants to reach. Returns 0 and its pieces in iov, or a negative error. */
+/* Checks the memory that a peer wants to reach. Returns 0 and its pieces in iov, or a negative error. */
 static int target_pieces(struct ivs_ep *ep, const struct ivs_rma *rma, uint64_t access, struct iovec *iov,
 			 uint32_t *count, struct ivs_mr **first)
 {
@@ -436,7 +441,7 @@ static bool rma_read(struct ivs_ep *ep, struct ivs_peer *peer, const void *fixed
 	return true;
 }
 
-/* Is it an operation that exists, with operands of the right length (len)? */
+/* Returns true if the operation exists and its operands have the right length (len). */
 static bool atomic_valid(const struct ivs_atomic *a, size_t len)
 {
 	size_t size = ivs_type_bytes(a->type);
@@ -447,7 +452,7 @@ static bool atomic_valid(const struct ivs_atomic *a, size_t len)
 	       (len == want || (a->op == FI_ATOMIC_READ && !len));
 }
 
-/* Does a checked operation; result: where to put what was there before, or NULL. Returns 0 or a negative error. */
+/* Executes a checked operation; result: where to store the previous values, or NULL. Returns 0 or a negative error. */
 static int atomic_do(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags, const struct ivs_atomic *a,
 		     const uint8_t *payload, size_t len, uint8_t *result)
 {
@@ -464,7 +469,7 @@ static int atomic_do(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags, co
 	for (i = 0; !ret && i < count; i++)
 		if (iov[i].iov_len % size)
 			ret = -FI_EINVAL;
-	/* Aligned, and not changed by the sender while it is used. */
+	/* The copy is aligned, and the sender cannot change it. */
 	ivs_copy(operand, payload, len);
 	for (i = 0; !ret && i < count; i++) {
 		ret = ivs_atomic_apply(a->type, a->op, a->kind, iov[i].iov_base, (char *) operand + at,
@@ -521,7 +526,7 @@ static bool atomic(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags, cons
 	return true;
 }
 
-/* More of a write. */
+/* Handles another piece of a write. */
 static void write_part(struct ivs_ep *ep, struct ivs_msg *msg, const uint8_t *payload, size_t len)
 {
 	struct ivs_peer *peer = msg->peer;
@@ -539,7 +544,7 @@ static void write_part(struct ivs_ep *ep, struct ivs_msg *msg, const uint8_t *pa
 	ivs_msg_free(ep, msg);
 }
 
-/* More of a message whose receive is known. */
+/* Handles another piece of a message whose receive is known. */
 static void receive_part(struct ivs_ep *ep, struct ivs_msg *msg, const uint8_t *payload, size_t len)
 {
 	struct ivs_rx *rx = msg->rx;
@@ -560,7 +565,7 @@ static void receive_part(struct ivs_ep *ep, struct ivs_msg *msg, const uint8_t *
 	ivs_msg_free(ep, msg);
 }
 
-/* More of a message that has begun. */
+/* Handles another piece of a message that has begun. Returns false if no buffer is free. */
 static bool part(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, const void *fixed, const uint8_t *payload,
 		 size_t len)
 {
@@ -642,7 +647,7 @@ void ivs_stop_access(struct ivs_domain *domain, const struct ivs_mr *mr)
 	}
 }
 
-/* The result of a read or a fetching atomic of ours. */
+/* Handles the result of one of our reads or fetching atomic operations. */
 static void result(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, const void *fixed, const uint8_t *payload,
 		   size_t len)
 {
@@ -666,7 +671,7 @@ static void result(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, co
 		ivs_tx_complete(ep, tx, 0);
 }
 
-/* The receiver of tx has asked for its other pieces. tx: NULL if there is none that it may ask for. */
+/* Handles the receiver's request for the remaining pieces of tx. tx: NULL if it may not request any. */
 static void cts(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx)
 {
 	if (!tx || tx->cts || tx->response || tx->op < IVS_OP_TAGGED_LONG || tx->op > IVS_OP_MSG_RTS) {
@@ -674,7 +679,7 @@ static void cts(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx)
 		return;
 	}
 	tx->cts = true;
-	/* It was announced to be read, but has to be sent after all. */
+	/* The message was announced for reading, but has to be sent after all. */
 	if (tx->op == IVS_OP_TAGGED_RTS || tx->op == IVS_OP_MSG_RTS) {
 		tx->op = tx->op == IVS_OP_TAGGED_RTS ? IVS_OP_TAGGED_LONG : IVS_OP_MSG_LONG;
 		tx->begun = 0;
@@ -688,7 +693,7 @@ static void cts(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx)
 	ivs_tx_start(peer, tx);
 }
 
-/* The receiver has all of tx, or this error. tx: NULL if there is none that it may say that of. */
+/* Handles the receiver's report that it has all of tx, or this error. tx: NULL if it may not report that. */
 static void acked(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx, int err)
 {
 	if (!tx || !tx->ack || tx->response) {
@@ -700,7 +705,7 @@ static void acked(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx, i
 	ivs_tx_complete(ep, tx, err);
 }
 
-/* The message that is answered by its id alone, or NULL: of one that is shown every VM could say that. */
+/* Returns the message that is answered by its id only, or NULL. Not a shown message: any VM could send its id. */
 static struct ivs_tx *answered(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t id)
 {
 	struct ivs_tx *tx = ivs_tx_find(ep, peer, id);

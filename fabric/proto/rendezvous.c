@@ -1,4 +1,4 @@
-/* Messages that have met their receive: read from their sender, asked for, and completed. */
+/* Messages with a known receive: read from their sender, requested, and completed. */
 #include "proto/coop_copy.h"
 #include "proto/select.h"
 #include "proto/shown.h"
@@ -23,7 +23,7 @@ void ivs_msg_free(struct ivs_ep *ep, struct ivs_msg *msg)
 	free(msg);
 }
 
-/* Is it the announcement of a message in its sender's memory? */
+/* Returns true for the announcement of a message in its sender's memory. */
 static bool is_shown(const struct ivs_msg *msg)
 {
 	return (msg->op == IVS_OP_TAGGED_RTS || msg->op == IVS_OP_MSG_RTS) &&
@@ -45,7 +45,7 @@ void ivs_msg_ack(const struct ivs_msg *msg)
 		ivs_ctl_send(msg->peer, IVS_OP_ACK, msg->id);
 }
 
-/* The whole of a message has come and its receive is known. */
+/* Completes a message that has arrived as a whole and whose receive is known. */
 static void finish(struct ivs_ep *ep, struct ivs_msg *msg, int err)
 {
 	struct ivs_peer *peer = msg->peer;
@@ -58,14 +58,14 @@ static void finish(struct ivs_ep *ep, struct ivs_msg *msg, int err)
 	ivs_msg_free(ep, msg);
 }
 
-/* The kernel does not let us read it: it comes in pieces after all. */
+/* Requests the message in pieces, because the kernel does not allow reading it. */
 static void send_cts(struct ivs_msg *msg)
 {
 	if (is_shown(msg))
 		answer_shown(msg, IVS_OP_SHOWN_CTS);
 	else
 		ivs_ctl_send(msg->peer, IVS_OP_CTS, msg->id);
-	/* It is an announcement no more. */
+	/* From now on it is an ordinary long message. */
 	msg->op = ivs_msg_tagged(msg) ? IVS_OP_TAGGED_LONG : IVS_OP_MSG_LONG;
 	msg->error = 0;
 	msg->streaming = true;
@@ -73,7 +73,7 @@ static void send_cts(struct ivs_msg *msg)
 	msg->asked = true;
 }
 
-/* An announced message has been read, or could not be. */
+/* Ends the reading of an announced message; err: not 0 if it could not be read. */
 static void read_over(struct ivs_ep *ep, struct ivs_msg *msg, int err)
 {
 	if (err) {
@@ -81,14 +81,14 @@ static void read_over(struct ivs_ep *ep, struct ivs_msg *msg, int err)
 		return;
 	}
 	if (is_shown(msg) && !ivs_shown_holds(msg->peer, msg->id, msg->number)) {
-		/* Its sender has ended it meanwhile: other bytes may have been there. */
+		/* The sender has ended it in the meantime: the bytes read may be others. */
 		msg->flags &= (uint8_t) ~IVS_F_ACK;
 		err = FI_EIO;
 	}
 	finish(ep, msg, err);
 }
 
-/* Reads a message that its sender only showed us. */
+/* Reads a message that its sender only announced. */
 static void rendezvous_read(struct ivs_ep *ep, struct ivs_msg *msg)
 {
 	struct ivs_rx *rx = msg->rx;
@@ -96,7 +96,7 @@ static void rendezvous_read(struct ivs_ep *ep, struct ivs_msg *msg)
 	struct ivs_region *r = ep->domain->region;
 	int err = 0, count;
 
-	/* It may have been queued since it was found first: its sender may have ended it. */
+	/* It may have been queued since its first lookup, and its sender may have ended it. */
 	if (is_shown(msg) && msg->peer->channel != IVS_CHAN_DEAD) {
 		count = ivs_shown_find(msg->peer, msg->id, msg->total, msg->iov, &msg->number);
 		msg->niov = count > 0 ? (uint32_t) count : 0;
@@ -105,7 +105,7 @@ static void rendezvous_read(struct ivs_ep *ep, struct ivs_msg *msg)
 	}
 	switch (ivs_select_read(msg->peer, msg->flags, msg->niov, rx, len)) {
 	case IVS_READ_FAILS:
-		/* Its memory may be somebody else's by now. */
+		/* Its memory may belong to another process by now. */
 		finish(ep, msg, FI_EIO);
 		return;
 	case IVS_READ_REGION:
@@ -143,7 +143,7 @@ void ivs_core_fetched(struct ivs_msg *msg, int err)
 
 	ivs_list_del(&msg->stream);
 	msg->streaming = false;
-	/* It is gone, or has ended the message. */
+	/* The peer is gone, or has ended the message. */
 	if (err && err != FI_EAGAIN)
 		ivs_peer_condemn(peer);
 	if (peer->channel == IVS_CHAN_DEAD)
@@ -163,7 +163,7 @@ void ivs_msg_coop_end(struct ivs_ep *ep, struct ivs_peer *peer, uint32_t id)
 		if (msg->id != id || !msg->coop)
 			continue;
 		err = ivs_coop_end(msg, msg->total < msg->rx->len ? msg->total : msg->rx->len);
-		/* Another VM said so: its sender still writes. */
+		/* Another VM sent this: the message's sender is still writing. */
 		if (err == -FI_EINPROGRESS)
 			return;
 		ivs_list_del(&msg->stream);
@@ -171,7 +171,7 @@ void ivs_msg_coop_end(struct ivs_ep *ep, struct ivs_peer *peer, uint32_t id)
 		read_over(ep, msg, err);
 		return;
 	}
-	/* It came when all was read, and says nothing that is still needed. */
+	/* The message was read completely before: nothing to do. */
 }
 
 void ivs_msg_attach(struct ivs_ep *ep, struct ivs_msg *msg, struct ivs_rx *rx)
@@ -181,7 +181,7 @@ void ivs_msg_attach(struct ivs_ep *ep, struct ivs_msg *msg, struct ivs_rx *rx)
 		msg->queued = msg->claimed = false;
 	}
 	if (unlikely(rx->flags & FI_MULTI_RECV && !rx->parent)) {
-		/* Posted for many; this message gets its part of it. */
+		/* Posted for many messages; this one gets its part. */
 		struct ivs_queue one = { rx, &rx->next };
 
 		rx = ivs_match_posted(ep, &one, false, msg->peer, 0, msg->total);
@@ -227,14 +227,14 @@ void ivs_rx_post(struct ivs_ep *ep, struct ivs_rx *rx, bool tagged)
 		if (rx->flags & FI_MULTI_RECV) {
 			bool last;
 
-			/* Kept meanwhile: parts may complete at once. */
+			/* Keep the buffer during the call: parts may complete at once. */
 			rx->busy++;
 			ivs_msg_attach(ep, msg, rx);
 			rx->busy--;
 			last = rx->done;
 			if (last) {
 				if (!rx->busy) {
-					/* The last part has completed; say that the buffer is free. */
+					/* The last part has completed: report that the buffer is free. */
 					ivs_cq_add(ep->rx_cq, rx->context, FI_MULTI_RECV | FI_RECV | FI_MSG, 0, NULL, 0,
 						   0, FI_ADDR_NOTAVAIL);
 					ivs_rx_put(ep, rx);

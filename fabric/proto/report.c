@@ -1,4 +1,4 @@
-/* The line that an endpoint logs at its end: which channels were in use, and how much. */
+/* Logs one line when an endpoint closes: the channels that were used, and how much. */
 #include <errno.h>
 #include <stdio.h>
 #include <time.h>
@@ -14,9 +14,8 @@ struct use {
 };
 
 /*
- * Writes a line to standard error at once. libfabric would print it into an unbuffered stream, which a C
- * library from 2.37 on writes in pieces of 128 bytes: a launcher mixes those of several ranks, and programs
- * read this line.
+ * Writes a line to standard error at once. libfabric would print it to an unbuffered stream, which a C library from
+ * 2.37 on writes in pieces of 128 bytes: a launcher mixes the pieces of several ranks, and programs read this line.
  */
 static void write_line(const char *p, size_t left)
 {

@@ -1,4 +1,4 @@
-/* Messages that have come in a ring: to the receive that waits for them, or to ivs_receive(). */
+/* Passes messages from a ring to a matching receive, or to ivs_receive(). */
 #include "object/peers.h"
 #include "proto/proto.h"
 #include "ring/nontemporal.h"
@@ -11,7 +11,7 @@ static void broken(struct ivs_peer *p, const char *what)
 	ivs_peer_condemn(p);
 }
 
-/* A message that is not the simplest kind. Returns false if it has to wait. */
+/* Handles a message that is not of the simplest kind. Returns false if it has to wait. */
 static bool __attribute__((noinline)) complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags,
 						      uint64_t tag, size_t len)
 {
@@ -48,7 +48,7 @@ static bool __attribute__((noinline)) complex_message(struct ivs_ep *ep, struct 
 		begin = ivs_cycles();
 	done = ivs_receive(ep, p, op, flags & (uint8_t) ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME), tag, b + skip, payload,
 			   len);
-	/* What was refused, or has ended all with its sender, is no reading. */
+	/* A message that was refused, or has ended its sender, is not a measurement. */
 	if (flags & IVS_F_TIME && done && p->channel != IVS_CHAN_DEAD && len >= IVS_NT_MIN)
 		ivs_nt_report(&p->ring.nt, p->ring.rx_ctl, flags, ivs_cycles() - begin, len);
 	return done;
@@ -70,7 +70,7 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		if ((uint32_t) word != ivs_lap_of(p->ring.rx_head, p->ring.rx_shift, p->ring.rx_lap0)) {
 			break;
 		}
-		/* A program that does not read completions gets no more of them. */
+		/* A program that does not read its completions gets no more of them. */
 		if (unlikely(ivs_cq_count(ep->rx_cq) >= ep->rx_cq->size))
 			break;
 		op = (uint8_t) (word >> 32);
@@ -115,7 +115,7 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		if (unlikely(p->channel == IVS_CHAN_DEAD))
 			break;
 		done++;
-		/* Lines in batches; a bounce buffer at once, others wait for it. */
+		/* Lines are freed in batches; a bounce buffer at once, because others wait for it. */
 		ivs_ring_take(&p->ring, lines, flags & IVS_F_BOUNCE);
 		ivs_ring_show(&p->ring);
 	}

@@ -18,8 +18,8 @@ int64_t ivs_region_offset(const struct ivs_ep *ep, const void *base, size_t len)
 }
 
 /*
- * May the receiver read the message from where it is? In the region always; from our
- * memory if it is a neighbour's, and if that is faster.
+ * Returns true if the receiver may read the message in place: always in the region; in this process's memory if it is a
+ * neighbour and that is faster. Sets *rts to the flags of the announcement.
  */
 static bool readable(struct ivs_peer *peer, const struct iovec *iov, size_t count, size_t len, uint8_t *rts)
 {
@@ -38,7 +38,7 @@ static bool readable(struct ivs_peer *peer, const struct iovec *iov, size_t coun
 	*rts = 0;
 	if (len < ivs_param.cma_min || len > ivs_param.cma_max)
 		return false;
-	/* If others are on their way, two copies, one on each core, are faster up to some size. */
+	/* If other messages are in flight, two copies, one on each core, are faster up to some size. */
 	alone = ivs_list_empty(&peer->proto.waiting);
 	if (len < IVS_CMA_BUSY_MIN && !alone)
 		return false;
@@ -52,7 +52,7 @@ static bool readable(struct ivs_peer *peer, const struct iovec *iov, size_t coun
 	return peer->proto.pid != 0;
 }
 
-/* In line in both its callers: that saves 46 of the 2,348 instructions of a message that CMA reads. */
+/* Inline in both callers, which saves 46 of the 2,348 instructions of a message that CMA reads. */
 inline __attribute__((always_inline)) enum ivs_send_way
 ivs_select_long(struct ivs_peer *peer, const struct iovec *iov, size_t count, size_t len, uint64_t flags, uint8_t *rts)
 {
@@ -85,6 +85,6 @@ enum ivs_rma_way ivs_select_rma(const struct ivs_peer *peer, bool all, bool any)
 {
 	if (all)
 		return IVS_RMA_REGION;
-	/* What the table says of our own memory is not believed: we know better. */
+	/* The table's entries for our own memory are not trusted, because we know better. */
 	return any || !peer->proto.pid || peer->proto.self ? IVS_RMA_MESSAGE : IVS_RMA_CMA;
 }

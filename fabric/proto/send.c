@@ -1,4 +1,4 @@
-/* Sending: messages, their pieces in turns, and control messages. */
+/* Sends messages, their pieces in rotation, and control messages. */
 #include "proto/proto.h"
 #include "proto/select.h"
 #include "proto/shown.h"
@@ -15,7 +15,10 @@ int ivs_packet_send(struct ivs_peer *peer, const struct ivs_packet *pkt)
 
 	switch (peer->channel) {
 	case IVS_CHAN_RING:
-		/* What is inlined here needs the ring's address only. Without this GCC keeps the peer's as well, and spills. */
+		/*
+		 * The inlined code needs only the ring's address. Without this line GCC also keeps the peer's, and
+		 * spills.
+		 */
 		__asm__("" : "+r"(ring));
 		return ivs_ring_send(ring, pkt);
 	case IVS_CHAN_CORE: return ivs_core_send(peer, pkt);
@@ -45,7 +48,9 @@ static void ctl(struct ivs_peer *peer, uint8_t op, uint64_t tag, uint64_t len)
 		ivs_peer_connect(peer);
 	if (!peer->proto.ctl_head && send_ctl(peer, op, tag, &len) != -FI_EAGAIN)
 		return;
-	/* Not ended here, where a message of its may be in hand: ivs_receive() sees it. */
+	/*
+	 * The peer is not ended here, where one of its messages may be being handled: ivs_receive() checks the count.
+	 */
 	c = peer->proto.ctl_count <= IVS_CTL_MAX ? calloc(1, sizeof(*c)) : NULL;
 	if (!c) {
 		peer->proto.ctl_count = IVS_CTL_MAX + 1;
@@ -231,10 +236,9 @@ void ivs_ack_later(struct ivs_peer *peer, struct ivs_tx *tx)
 }
 
 /*
- * Sends a piece of one request, if it may be sent. Of several requests each gets its turn:
- * messages from or to the same memory find more of it in the caches (1.2 times the
- * bandwidth from 2 MiB on), and a short one need not wait for all of a long one.
- * Returns false if there is no room; *more: it has more to send.
+ * Sends a piece of one request, if allowed. Several requests are interleaved: messages from or to the same memory find
+ * more of it in the caches (1.2 times the bandwidth from 2 MiB on), and a short one need not wait for all of a long
+ * one. Returns false if there is not enough room. Sets *more if the request has more to send.
  */
 static bool pump(struct ivs_peer *peer, struct ivs_tx *tx, int *budget, bool *more)
 {
@@ -302,7 +306,7 @@ void ivs_peer_pump(struct ivs_peer *peer)
 			break;
 		}
 	}
-	/* Those that wait for a CTS make it active again. */
+	/* Requests that wait for a CTS activate the peer again. */
 	if (!more && !peer->proto.ctl_head && !peer->condemned)
 		ivs_peer_deactivate(peer);
 }
@@ -317,7 +321,7 @@ void ivs_tx_start(struct ivs_peer *peer, struct ivs_tx *tx)
 	ivs_peer_pump(peer);
 }
 
-/* What is said of a message when it is over. */
+/* Stores what the completion of tx will report. */
 static inline void describe(struct ivs_tx *tx, uint8_t op, size_t len, uint64_t tag, void *context, uint64_t flags)
 {
 	tx->op = op;
@@ -327,7 +331,7 @@ static inline void describe(struct ivs_tx *tx, uint8_t op, size_t len, uint64_t 
 	tx->flags = flags & (FI_COMPLETION | FI_SEND | FI_MSG | FI_TAGGED);
 }
 
-/* Announces a message. -FI_ENOSYS: it has to be sent after all. */
+/* Announces a message. Returns 0 or a negative error, -FI_ENOSYS if it has to be sent instead. */
 static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, const struct iovec *iov, size_t count,
 			size_t len, uint64_t tag, uint64_t data, void *context, uint64_t flags, uint8_t rts)
 {
@@ -357,7 +361,7 @@ static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, co
 	head.id = tx->id;
 	head.count = 0;
 	for (i = 0; i < count; i++) {
-		/* Addresses are not for the region, which other VMs read. */
+		/* Addresses are not written to the region, which other VMs read. */
 		if (rts & IVS_F_REGION) {
 			head.iov[i].addr = (uint64_t) ivs_region_offset(ep, iov[i].iov_base, iov[i].iov_len);
 			head.iov[i].len = iov[i].iov_len;
@@ -383,13 +387,16 @@ static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, co
 	if (!(rts & IVS_F_REGION)) {
 		if (unlikely(ep->proto.traffic))
 			ivs_traffic_announced(peer, len, true);
-		/* While the receiver reads this one. */
+		/* Generate the next numbers while the receiver reads this message. */
 		ivs_numbers_ready(&ep->proto.shown);
 	}
 	return 0;
 }
 
-/* Announces a message to a rank on another host. -FI_ENOSYS: it has to be sent after all. */
+/*
+ * Announces a message to a rank on another host. Returns 0 or a negative error, -FI_ENOSYS if it has to be sent
+ * instead.
+ */
 static ssize_t send_core_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, const struct iovec *iov, size_t len,
 			     uint64_t tag, uint64_t data, void *context, uint64_t flags)
 {
@@ -443,7 +450,7 @@ static ssize_t send_pieces(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 	head.id = tx->id;
 	ret = ivs_packet_send(peer, &pkt);
 	if (ret == -FI_EAGAIN) {
-		/* No buffer free: the start alone, the bytes when there is one. */
+		/* No buffer is free: send only the start, and the bytes when there is one. */
 		pkt.len = 0;
 		ret = ivs_packet_send(peer, &pkt);
 	}
@@ -461,7 +468,7 @@ static ssize_t send_pieces(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 	return 0;
 }
 
-/* The receiver has it, or will: completes a send of which nothing is left to do. */
+/* Completes a send that needs no further work: the receiver has it, or will. */
 static inline void sent(struct ivs_ep *ep, size_t len, uint64_t tag, void *context, uint64_t flags)
 {
 	if (flags & FI_COMPLETION)
@@ -470,7 +477,7 @@ static inline void sent(struct ivs_ep *ep, size_t len, uint64_t tag, void *conte
 	ivs_cntr_inc(ep->cntr[IVS_CNTR_SEND], len);
 }
 
-/* In line: its eleven arguments alone would cost 50 instructions a message. */
+/* Inline: passing its eleven arguments would cost 50 instructions per message. */
 static inline __attribute__((always_inline)) ssize_t send_whole(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 								const struct iovec *iov, size_t count, size_t len,
 								uint64_t tag, uint64_t data, void *context,

@@ -2,13 +2,13 @@
 #include "region/ledger.h"
 #include "region/siphash.h"
 
-/* The entry of the message with this id, or NULL. */
+/* Returns the entry of the message with this id, or NULL. */
 static struct ivs_shown *entry(struct ivs_ledger *ledger, uint32_t id)
 {
 	return ledger && (id & 0xffff) < IVS_SHOWN_MAX ? &ledger->shown[id & 0xffff] : NULL;
 }
 
-/* What is in the number of the message with this id, beside what nobody can guess. */
+/* Returns the predictable part of the number of the message with this id. */
 static uint64_t of_id(uint32_t id)
 {
 	return id >> 16;
@@ -26,7 +26,7 @@ bool ivs_shown_begin(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx
 
 	if (unlikely(!e || count > IVS_IOV_MAX || !ivs_numbers_ready(&ep->proto.shown)))
 		return false;
-	/* A reader that comes meanwhile sees that it is not whole. */
+	/* A reader that comes now sees that the entry is incomplete. */
 	__atomic_store_n(&e->number, 0, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	e->slot = peer->slot;
@@ -37,11 +37,11 @@ bool ivs_shown_begin(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx
 		e->iov[n].addr = (uintptr_t) iov[i].iov_base;
 		e->iov[n++].len = iov[i].iov_len;
 	}
-	/* Of one piece or two a reader needs the first line only. */
+	/* For one piece or two a reader needs only the first line. */
 	if (n < IVS_IOV_MAX)
 		e->iov[n].len = 0;
 	e->back = 0;
-	/* Never 0. */
+	/* The number is never 0. */
 	__atomic_store_n(&e->number, ivs_numbers_take(&ep->proto.shown) << 16 | 1ULL << 63 | of_id(tx->id),
 			 __ATOMIC_RELEASE);
 	tx->shown = true;
@@ -73,15 +73,15 @@ void ivs_shown_close(struct ivs_ep *ep, bool forked)
 	}
 }
 
-/* The answer with this hash, or number. */
+/* Returns the answer with this hash or number. */
 static uint64_t answer(uint64_t hash, uint32_t id)
 {
 	return (hash & ~0xffffULL) | (id & 0xffff);
 }
 
 /*
- * The answer of a receiver with this key to the sender in slot and epoch. Every hash under such a key is of data of
- * another length (slot.c, identity.c, mr.c), so that none can be taken for another one.
+ * Returns the answer of a receiver with this key to the sender in slot and epoch. All hashes under such a key are of
+ * data of different lengths (slot.c, identity.c, mr.c), so that none can be mistaken for another.
  */
 static uint64_t signed_answer(const uint8_t *key, uint8_t op, uint32_t id, uint32_t slot, uint32_t epoch)
 {

@@ -1,8 +1,8 @@
 /*
- * Sleeping. Before it sleeps, a rank shows that its senders have to wake it, and polls
- * once more. A sender checks for that after it has sent something, without a fence. So the
- * first wait timeout is short, and the poll after it finds what was missed. A rank that another VM
- * or a core provider cannot wake sleeps in proportion to the time it has waited.
+ * Sleeping. Before it sleeps, a rank shows that its senders have to wake it, and polls once more. A sender checks for
+ * that after it has sent something, without a fence. Therefore the first wait timeout is short, and the poll after it
+ * finds messages that were missed. A rank that another VM or a core provider cannot wake sleeps in proportion to the
+ * time that it has waited.
  */
 #include <time.h>
 
@@ -22,7 +22,7 @@ static uint64_t now_ns(void)
 	return (uint64_t) ts.tv_sec * 1000000000U + (uint64_t) ts.tv_nsec;
 }
 
-/* Shows that the domain's endpoints sleep. Returns false if somebody could not wake them. */
+/* Shows that the domain's endpoints sleep. Returns false if some event could not wake them. */
 static bool show(struct ivs_domain *d)
 {
 	struct ivs_list *pos;
@@ -33,7 +33,7 @@ static bool show(struct ivs_domain *d)
 
 		if (!ep->enabled)
 			continue;
-		/* For room in a ring nobody calls. */
+		/* Room in a ring is not announced by a doorbell. */
 		if (!ivs_list_empty(&ep->active))
 			all = false;
 		if (ep->me) {
@@ -67,7 +67,7 @@ uint64_t ivs_wait_arm(struct ivs_domain *d, struct ivs_wait *w, ivs_quiet_fn *qu
 		ivs_ep_poll_all(ep);
 		if (d->core && ep->enabled && !ivs_core_sleep(ep))
 			all = false;
-		/* Whose death was seen here: what waits for it ends now. */
+		/* A peer's death may have been noticed here: end what waits for it now. */
 		ivs_ep_serve(ep);
 	}
 	d->sleepers--;
@@ -75,7 +75,7 @@ uint64_t ivs_wait_arm(struct ivs_domain *d, struct ivs_wait *w, ivs_quiet_fn *qu
 		return 0;
 	now = now_ns();
 	if (!w->since || mark != w->mark) {
-		/* Something has come meanwhile: this is another wait. */
+		/* Something has arrived since: this is a new wait. */
 		w->mark = mark;
 		w->since = now;
 		w->timeout = 0;
@@ -99,7 +99,7 @@ bool ivs_wait_sleep(struct ivs_domain *d, struct ivs_wait *w, ivs_quiet_fn *quie
 
 	ivs_lock(d);
 	ns = ivs_wait_arm(d, w, quiet, arg);
-	/* Another thread that handles messages meanwhile may stop: we are still to be woken. */
+	/* Another thread that handles messages may stop: this one still has to be woken. */
 	d->sleepers++;
 	ivs_unlock(d);
 	if (ns)

@@ -1,9 +1,8 @@
 /*
- * Where peers' registered memory is: the last few places that were found, so that a
- * row of short reads or writes does not go through the owner's table (mr.c) each time. A place is good
- * for as long as its line of the table says the same key and state: the owner changes the state
- * with all else. What the owner, or somebody hostile, writes there otherwise does no harm, as the
- * place was checked to lie in the region.
+ * The last few places of peers' registered memory, so that a series of short reads or writes does not search the
+ * owner's table (mr.c) each time. A place is valid for as long as its entry of the table has the same key and state:
+ * the owner changes the state with everything else. Anything else that the owner, or an attacker, writes there does no
+ * harm, because the place was checked to be in the region.
  */
 #ifndef IVS_TARGET_H
 #define IVS_TARGET_H
@@ -16,8 +15,8 @@ static inline struct ivs_target *ivs_target_at(struct ivs_ep *ep, fi_addr_t dest
 }
 
 /*
- * The memory of p's that it calls addr, under key, of len bytes, if it was found before, may be
- * accessed (NM_MR_*) and has not changed since; else NULL.
+ * Returns this process's address of len bytes of the peer's memory, at the owner's address addr under key, if the place
+ * is known, may be accessed (NM_MR_*) and has not changed since; else NULL.
  */
 static inline uint8_t *ivs_target_find(const struct ivs_target *t, const struct ivs_peer *p, uint64_t key,
 				       uint64_t addr, size_t len, uint32_t access)
@@ -30,7 +29,7 @@ static inline uint8_t *ivs_target_find(const struct ivs_target *t, const struct 
 	return t->base + (addr - t->origin);
 }
 
-/* Remembers m, a copy of the line, which was made in this state and checked; base: where it is. */
+/* Stores the place of m, a checked copy of the entry in this state; base: where its memory is mapped. */
 static inline void ivs_target_keep(struct ivs_target *t, const struct ivs_peer *p, const struct nm_mr *line,
 				   const struct nm_mr *m, uint64_t state, uint8_t *base)
 {

@@ -9,8 +9,8 @@
 #include "proto/traffic.h"
 #include "ring/copy.h"
 
-#define DESTS_MAX      (1U << 20)   /* more than any job's */
-#define FILE_MAX_BYTES (16UL << 20) /* what internal/traffic reads of one */
+#define DESTS_MAX      (1U << 20)   /* more than any job has */
+#define FILE_MAX_BYTES (16UL << 20) /* most that internal/traffic reads of a file */
 
 struct ivs_traffic {
 	struct fi_ops_tagged tagged, *tagged_below;
@@ -28,7 +28,7 @@ const uint8_t ivs_traffic_class[65] = {
 	[7 ... 10] = 1, [11 ... 14] = 2, [15 ... 18] = 3, [19 ... 22] = 4, [23 ... 64] = 5,
 };
 
-/* The counts of dest; NULL: there is no memory, or no such peer. */
+/* Returns the counts of dest, or NULL without memory or without such a peer. */
 static struct ivs_traffic_to *find(struct ivs_ep *ep, fi_addr_t dest)
 {
 	struct ivs_traffic *t = ep->proto.traffic;
@@ -41,7 +41,7 @@ static struct ivs_traffic_to *find(struct ivs_ep *ep, fi_addr_t dest)
 		return NULL;
 	t->to = table;
 	to = table[dest];
-	/* An address may have been taken out, and another have its number now. */
+	/* An address may have been removed, and another one have its number now. */
 	if (to && !memcmp(&to->addr, &ep->av->addr[dest], sizeof(to->addr)))
 		return to;
 	to = aligned_alloc(_Alignof(struct ivs_traffic_to), sizeof(*to));
@@ -222,7 +222,7 @@ void ivs_traffic_open(struct ivs_ep *ep, const struct fi_ops_tagged *counted)
 	ep->fid.msg = &t->msg;
 }
 
-/* The rank as its launcher says, -1: it does not. */
+/* Returns the rank that the launcher reports, or -1. */
 static long rank(void)
 {
 	static const char *const names[] = { "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID" };
@@ -242,7 +242,7 @@ static long rank(void)
 	return -1;
 }
 
-/* By what others know an address: its slot, or what the core provider calls it. */
+/* Prints an address as others know it: its slot, or the core provider's address. */
 static void print_addr(FILE *f, const struct ivs_addr *a, bool core)
 {
 	size_t i;
@@ -256,7 +256,7 @@ static void print_addr(FILE *f, const struct ivs_addr *a, bool core)
 		fprintf(f, "%02x", a->core[i]);
 }
 
-/* Puts the messages that were counted by their length into the sum of the region. */
+/* Adds the messages that were counted by length to the sum of the region. */
 static void sum_eager(struct ivs_traffic_to *to)
 {
 	struct ivs_traffic_sum *by = &to->by[IVS_TRAFFIC_REGION];
@@ -269,7 +269,7 @@ static void sum_eager(struct ivs_traffic_to *to)
 	}
 }
 
-/* All of it, as text, which internal/traffic reads. */
+/* Prints all counts as text, which internal/traffic reads. */
 static void print(FILE *f, const struct ivs_ep *ep)
 {
 	struct ivs_traffic_to *to;
@@ -304,7 +304,10 @@ static void print(FILE *f, const struct ivs_ep *ep)
 	fprintf(f, "end\n");
 }
 
-/* The directory, made if it is missing: this user's own, which nobody else writes to. -1: it is not. */
+/*
+ * Opens the directory, and creates it if it is missing. Returns -1 unless it is this user's own and not writable for
+ * others.
+ */
 static int open_dir(const char *path)
 {
 	struct stat st;
@@ -322,7 +325,7 @@ static int open_dir(const char *path)
 	return -1;
 }
 
-/* Writes a new file in dir, as a whole or not at all. */
+/* Writes a new file in dir, completely or not at all. */
 static bool write_file(int dir, const char *text, size_t len)
 {
 	static unsigned int number;

@@ -1,4 +1,4 @@
-/* Finds a region that nobody has named: a device whose first page says what it is. */
+/* Finds a region without a configured path: a device whose first page begins with the region's magic. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,9 +9,9 @@
 #include "base/layout.h"
 #include "region/discovery.h"
 
-#define DAX_ALIGN (2UL << 20) /* what a devdax device maps at least */
+#define DAX_ALIGN (2UL << 20) /* the smallest mapping of a devdax device */
 
-/* Does the device at path, of which len bytes can be mapped, begin with our magic? */
+/* Returns true if the device at path, of which len bytes can be mapped, begins with the region's magic. */
 static bool has_magic(const char *path, size_t len)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
@@ -46,7 +46,7 @@ static bool find_dax(char *path, size_t size)
 	return found;
 }
 
-/* The number in a device's file of sysfs, or 0. */
+/* Returns the hexadecimal number in a device's file of sysfs, or 0. */
 static unsigned int number(const char *device, const char *name)
 {
 	char path[320];

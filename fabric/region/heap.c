@@ -1,6 +1,6 @@
 /*
- * A rank's own part of the region: rings from below, memory of the application's from
- * above. Both sides meet where they meet; the first that asks has it.
+ * A rank's own part of the region: rings grow from below, memory of the application from above. The border between them
+ * is not fixed: the first that asks gets the room.
  */
 #include <stdlib.h>
 
@@ -10,22 +10,22 @@
 #include "region/heap.h"
 #include "tune.h"
 
-/* A piece that the application has, or had. */
+/* A block of memory that the application has or had. */
 struct ivs_block {
 	struct ivs_block *next; /* in the order of their offsets, without gaps */
 	uint64_t offset;	/* in the rank's area, bytes */
 	uint64_t len;
 	bool used;
-	bool stays; /* when the endpoint is closed */
+	bool stays; /* survives the closing of the endpoint */
 };
 
-/* All of the process's, and everything in them: threads with domains of their own ask. */
+/* Protects all heaps of the process and their contents: threads with different domains use them. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ivs_heap *heaps;
 
 #define RING_BYTES(shift) (NM_LAYOUT_RING_CTL + ((uint64_t) NM_LAYOUT_LINE << (shift)))
 
-/* Bytes that a rank's smallest rings to all that it has none to would take. */
+/* Returns the bytes that smallest rings to all ranks without a ring yet would need. */
 static uint64_t least(const struct ivs_heap *h)
 {
 	uint32_t slots = h->region->geo.slots;
@@ -63,7 +63,7 @@ int ivs_heap_open(uint32_t slot, uint32_t epoch, struct ivs_heap **heap)
 	return 0;
 }
 
-/* Ends a heap of which nothing is in use. */
+/* Frees a heap that has no block in use. */
 static void drop(struct ivs_heap *h)
 {
 	struct ivs_heap **at;
@@ -105,7 +105,7 @@ void ivs_heap_close(struct ivs_heap *h)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Has the area memory up to end? It is taken if not. */
+/* Allocates the area's memory up to end. Returns false if that fails. */
 static bool reach(struct ivs_heap *h, uint64_t end)
 {
 	if (end <= h->taken)
@@ -123,7 +123,7 @@ uint64_t ivs_heap_ring(struct ivs_heap *h, uint32_t *shift)
 	uint32_t s;
 
 	pthread_mutex_lock(&lock);
-	/* A smallest ring must remain for everybody else. */
+	/* A smallest ring must remain possible for every other rank. */
 	kept = h->rings_made < g->slots ? (g->slots - h->rings_made - 1) * RING_BYTES(IVS_RING_SHIFT_MIN) : 0;
 	for (s = IVS_RING_SHIFT_MAX; s >= IVS_RING_SHIFT_MIN; s--) {
 		if (h->rings + h->top + RING_BYTES(s) + (s > IVS_RING_SHIFT_MIN ? kept : 0) > heap ||
@@ -139,7 +139,7 @@ uint64_t ivs_heap_ring(struct ivs_heap *h, uint32_t *shift)
 	return offset;
 }
 
-/* A used block of len bytes, by splitting a free one or from the middle of the heap. */
+/* Returns a block of len bytes, from a free one, which it may split, or from the middle of the heap; or NULL. */
 static struct ivs_block *find(struct ivs_heap *h, uint64_t len, uint64_t kept)
 {
 	const struct nm_layout_geometry *g = &h->region->geo;
@@ -198,7 +198,7 @@ void *ivs_heap_alloc(struct ivs_heap *h, size_t len)
 	return p;
 }
 
-/* Frees what is at memory, if it is of h. */
+/* Frees the block at memory. Returns false if it is not in h. */
 static bool give(struct ivs_heap *h, const void *memory)
 {
 	struct ivs_block **at = &h->blocks, *b, *n;
@@ -208,7 +208,7 @@ static bool give(struct ivs_heap *h, const void *memory)
 	if (!b)
 		return false;
 	b->used = false;
-	/* Free neighbours become one; the lowest goes back to the heap. */
+	/* Merge free neighbours, and return the lowest block to the heap. */
 	for (b = h->blocks; b; b = b->next)
 		while (!b->used && (n = b->next) && !n->used) {
 			b->len += n->len;
@@ -241,7 +241,7 @@ void *nm_fabric_alloc(size_t len)
 	for (h = heaps; h && !p; h = h->next) {
 		if (h->closed || ivs_forked(h->region->pid))
 			continue;
-		/* Programs ask without knowing of rings: those keep room, half of it at most. */
+		/* Programs know nothing about rings: room is kept for those, at most half of the heap. */
 		room = (h->region->geo.area_bytes - h->region->geo.heap) / 2;
 		full = h->region->geo.slots * RING_BYTES(IVS_RING_SHIFT_MAX);
 		kept = full < room ? full : room;
@@ -270,21 +270,21 @@ int nm_fabric_free(void *memory)
 }
 
 /*
- * The end of the process, or of the provider in it: what a program did not give back was
- * its own until now.
+ * Runs at the end of the process, or when the provider is unloaded: frees closed heaps whose memory the program had not
+ * freed.
  */
 __attribute__((destructor)) static void leave(void)
 {
 	struct ivs_heap *h, *next;
 
-	/* A child of fork may have it locked for ever. A thread that holds it here has not ended yet. */
+	/* In a child of fork it may be locked forever. Otherwise a thread that holds it has not ended yet. */
 	if (pthread_mutex_trylock(&lock))
 		return;
 	for (h = heaps; h; h = next) {
 		next = h->next;
 		if (!h->closed || ivs_forked(h->region->pid))
 			continue;
-		/* Threads that end with the process may still read it. */
+		/* Threads that end with the process may still read the memory. */
 		h->region->keep = true;
 		drop(h);
 	}

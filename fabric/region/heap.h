@@ -5,7 +5,7 @@
 #include "region/region.h"
 
 struct ivs_heap {
-	struct ivs_heap *next; /* of the process */
+	struct ivs_heap *next; /* next heap of the process */
 	struct ivs_region *region;
 	uint32_t slot, epoch;
 	uint8_t *base;	/* the rank's area */
@@ -14,23 +14,27 @@ struct ivs_heap {
 	uint64_t top;	/* bytes of blocks, from above */
 	uint32_t rings_made;
 	struct ivs_block *blocks;
-	bool closed; /* its endpoint is gone */
+	bool closed; /* the endpoint was closed */
 };
 
 /*
- * The heap of a slot that was claimed. It has memory for a smallest ring to each rank, and takes more when that is wanted. Returns 0 or a negative error.
+ * Opens the heap of a claimed slot. It has memory for a smallest ring to each rank, and allocates more when needed.
+ * Returns 0 or a negative error.
  */
 int ivs_heap_open(uint32_t slot, uint32_t epoch, struct ivs_heap **heap);
 /*
- * Releases the slot, too; but not while the program has memory by nm_fabric_alloc(): then
- * both end when it frees that, or with the process. NULL: nothing.
+ * Closes the heap and releases the slot. While the program has memory of nm_fabric_alloc(), both wait until it is
+ * freed, or until the process ends. NULL is ignored.
  */
 void ivs_heap_close(struct ivs_heap *heap);
 
-/* Room for a ring of many lines (2^shift): its offset in the area, or 0. Never freed. */
+/*
+ * Allocates room for the largest ring possible, of 2^*shift lines. Returns its offset in the area, or 0. It is never
+ * freed.
+ */
 uint64_t ivs_heap_ring(struct ivs_heap *heap, uint32_t *shift);
 
-/* len bytes in pages, or NULL; gone when the endpoint is closed. */
+/* Allocates len bytes in whole pages, or returns NULL. The memory ends with the endpoint. */
 void *ivs_heap_alloc(struct ivs_heap *heap, size_t len);
 void ivs_heap_free(struct ivs_heap *heap, void *memory);
 

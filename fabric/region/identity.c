@@ -10,8 +10,8 @@
 #include "region/identity.h"
 #include "region/siphash.h"
 
-#define QUEUE	  4096 /* ranks that may ask between two heartbeats */
-#define ASK_MS	  1000 /* how long one waits while the queue is full */
+#define QUEUE	  4096 /* ranks that may connect between two heartbeats */
+#define ASK_MS	  1000 /* timeout of a connection while the queue is full */
 #define CLEAR_MAX (2 * QUEUE)
 
 static socklen_t name(const uint8_t *key, uint32_t slot, uint32_t epoch, struct sockaddr_un *addr)

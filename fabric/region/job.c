@@ -9,10 +9,7 @@
 #include "region/job.h"
 #include "region/siphash.h"
 
-/*
- * What launchers tell their ranks, alike in every rank of a job and different in
- * each run.
- */
+/* Environment variables of launchers whose values are the same in every rank of a job and different in each run. */
 static const char *const launcher_names[] = {
 	"PMIX_NAMESPACE", /* Open MPI 4 and 5, PRRTE, srun --mpi=pmix */
 	"FLUX_JOB_ID",
@@ -20,9 +17,8 @@ static const char *const launcher_names[] = {
 };
 
 /*
- * What the processes of MPI_Comm_spawn have in common with their parents, which must be
- * in the same region: PRRTE writes NAME@NUMBER, Open MPI 4 a number of 16 bits for the
- * launcher and 16 for the job.
+ * Cuts a namespace to the part that processes of MPI_Comm_spawn share with their parents, which must be in the same
+ * region: PRRTE writes NAME@NUMBER, Open MPI 4 a number of 16 bits for the launcher and 16 for the job.
  */
 static void family(char *namespace)
 {
@@ -44,9 +40,9 @@ bool ivs_job_strict(void)
 }
 
 /*
- * The process that made the socket PMI_FD: the launcher's proxy, one a host for Hydra (MPICH,
- * Intel MPI), slurmstepd for srun. It is the same for all ranks of the host, whatever
- * stands between the proxy and a rank (a shell, timeout, perf). 0: not known.
+ * Returns the process that created the socket PMI_FD: the launcher's proxy, one per host for Hydra (MPICH, Intel MPI),
+ * slurmstepd for srun. It is the same for all ranks of the host, even with processes between the proxy and a rank (a
+ * shell, timeout, perf). Returns 0 if not known.
  */
 static pid_t pmi_proxy(void)
 {
@@ -65,7 +61,7 @@ static pid_t pmi_proxy(void)
 	return cred.pid;
 }
 
-/* What all ranks of a job know and other users do not: random in each run. */
+/* Returns a secret that all ranks of a job know and other users do not, random in each run, or NULL. */
 static const char *launcher_secret(void)
 {
 	const char *secret = getenv("OMPI_MCA_orte_precondition_transports"); /* Open MPI 4 */
@@ -73,7 +69,7 @@ static const char *launcher_secret(void)
 	return secret && strlen(secret) >= 16 ? secret : NULL;
 }
 
-/* The hash of a name that others can guess. With a secret they cannot guess the hash. */
+/* Returns the hash of a name that others can guess. With a launcher's secret they cannot guess the hash. */
 static uint64_t name_hash(const char *name)
 {
 	static const uint8_t zeros[16];
@@ -139,7 +135,7 @@ static void find_once(void)
 
 uint64_t ivs_job_hash(void)
 {
-	/* Once: after MPI_Finalize the descriptor in PMI_FD may be another file. */
+	/* Computed once: after MPI_Finalize the descriptor in PMI_FD may be another file. */
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, find_once);

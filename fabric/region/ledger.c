@@ -11,7 +11,7 @@
 #define LEDGER_BYTES ((sizeof(struct ivs_ledger) + NM_LAYOUT_PAGE - 1) / NM_LAYOUT_PAGE * NM_LAYOUT_PAGE)
 #define LEDGER_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-/* Makes the mutex. false: the kernel has no robust ones. */
+/* Initializes the mutex. Returns false if the kernel has no robust mutexes. */
 static bool make_life(pthread_mutex_t *life)
 {
 	pthread_mutexattr_t attr;
@@ -40,7 +40,7 @@ struct ivs_ledger *ivs_ledger_make(void)
 			close(fd);
 		return NULL;
 	}
-	/* A child of fork is not its owner. */
+	/* A child of fork does not own it. */
 	madvise(map, LEDGER_BYTES, MADV_DONTFORK);
 	ledger = map;
 	ledger->proof.ledger = fd;
@@ -71,7 +71,10 @@ void ivs_ledger_release(struct ivs_ledger *ledger)
 
 bool ivs_ledger_held(const struct ivs_ledger *ledger)
 {
-	/* The word that the kernel and the C library share (get_robust_list(2)): the thread that holds it, and flags. */
+	/*
+	 * The word that the kernel and the C library share (get_robust_list(2)): the id of the owning thread, and
+	 * flags.
+	 */
 	return __atomic_load_n(&ledger->life.__data.__lock, __ATOMIC_ACQUIRE) & FUTEX_TID_MASK;
 }
 
@@ -87,7 +90,7 @@ const struct ivs_ledger *ivs_ledger_map(int pid, const struct nm_proof *proof)
 	file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (file < 0)
 		return NULL;
-	/* Its size is for good, so that reading it never faults. */
+	/* Its size is sealed, so that reading it never faults. */
 	seals = fcntl(file, F_GET_SEALS);
 	if (seals >= 0 && (seals & LEDGER_SEALS) == LEDGER_SEALS && lseek(file, 0, SEEK_END) == LEDGER_BYTES)
 		map = mmap(NULL, LEDGER_BYTES, PROT_READ, MAP_SHARED, file, 0);

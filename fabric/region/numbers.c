@@ -3,7 +3,7 @@
 
 #include "region/numbers.h"
 
-/* A row of ChaCha's square: what is done to one word is done to four at once. */
+/* A row of the ChaCha state: each operation applies to four words at once. */
 typedef uint32_t row __attribute__((vector_size(16)));
 
 #define ROTL(v, n) ((v) << (n) | (v) >> (32 - (n)))
@@ -37,7 +37,7 @@ void ivs_numbers_block(const uint32_t key[8], uint64_t block, int rounds, uint64
 		c += d;
 		b ^= c;
 		b = ROTL(b, 7);
-		/* From columns to diagonals, and back. */
+		/* From columns to diagonals, or back. */
 		if (i % 2) {
 			b = TURN(b, 3, 0, 1, 2);
 			d = TURN(d, 1, 2, 3, 0);

@@ -1,6 +1,6 @@
 /*
- * Numbers that nobody can guess, many of them: the key stream of ChaCha8 (Bernstein, 2008) under a key of the
- * kernel's. A number takes about 30 instructions, where a SipHash takes 173. Eight are made at once.
+ * Generates unpredictable numbers at a high rate: the key stream of ChaCha8 (Bernstein, 2008) under a random key from
+ * the kernel. A number needs about 30 instructions, a SipHash 173. Eight are generated at once.
  */
 #ifndef IVS_NUMBERS_H
 #define IVS_NUMBERS_H
@@ -10,27 +10,27 @@
 
 #define IVS_NUMBERS_MADE 8 /* of 64 bits, in a block of 64 bytes */
 
-/* Zeros: it has no key yet. */
+/* A generator. All zeros: not keyed yet. */
 struct ivs_numbers {
 	uint64_t made[IVS_NUMBERS_MADE];
-	uint64_t block; /* the next one's number */
+	uint64_t block; /* number of the next block */
 	uint32_t key[8];
-	uint32_t left; /* of made */
+	uint32_t left; /* unused numbers in made */
 	bool keyed;
 };
 
-/* A block of the key stream, after this even number of rounds; the nonce is 0. Stands alone for its test. */
+/* Computes a block of the key stream, after this even number of rounds; the nonce is 0. Separate for its test. */
 void ivs_numbers_block(const uint32_t key[8], uint64_t block, int rounds, uint64_t out[IVS_NUMBERS_MADE]);
-/* Makes the next eight. false: the kernel has no key for them. */
+/* Generates the next eight numbers. Returns false if the kernel has no key for them. */
 bool ivs_numbers_make(struct ivs_numbers *numbers);
 
-/* Is there one? Makes some if there is none. */
+/* Returns true if a number is available; generates some if not. */
 static inline bool ivs_numbers_ready(struct ivs_numbers *numbers)
 {
 	return __builtin_expect(numbers->left != 0, 1) || ivs_numbers_make(numbers);
 }
 
-/* The next one: ivs_numbers_ready() was true. It is not kept. */
+/* Returns the next number and erases it; call only after ivs_numbers_ready() returned true. */
 static inline uint64_t ivs_numbers_take(struct ivs_numbers *numbers)
 {
 	uint64_t number = numbers->made[--numbers->left];

@@ -1,4 +1,4 @@
-/* Finding a region, making one, and mapping it. */
+/* Finds, creates and maps a region. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -36,7 +36,7 @@ uint64_t ivs_now_ms(void)
 	return (uint64_t) ts.tv_sec * 1000 + (uint64_t) ts.tv_nsec / 1000000;
 }
 
-/* Where a region is expected; NULL: nowhere, it has to be made. */
+/* Returns the configured path of a region, or NULL if there is none. */
 static const char *given_path(void)
 {
 	const char *path = ivs_param.region;
@@ -59,11 +59,11 @@ bool ivs_region_likely(void)
 		return false;
 	if (!path)
 		return access("/dev/shm", W_OK) == 0;
-	/* A path that is not there yet is made, as a file of the job's own. */
+	/* If the path does not exist, a file of the job is created there. */
 	return access(path, R_OK | W_OK) == 0 || errno == ENOENT;
 }
 
-/* Bytes that can be mapped of an open file, block of memory or PCI resource. */
+/* Returns the bytes that can be mapped of an open file, memory device or PCI resource. */
 static uint64_t device_bytes(int fd, const struct stat *st)
 {
 	char name[128];
@@ -86,8 +86,8 @@ static uint64_t device_bytes(int fd, const struct stat *st)
 }
 
 /*
- * Reads one line again and again. Cached, a read takes some cycles. Uncached, each
- * read goes to the memory or the device. Returns ns a read.
+ * Reads one line repeatedly. Cached, a read needs some cycles. Uncached, each read reaches the memory or the device.
+ * Returns ns per read.
  */
 static double read_ns(const volatile uint8_t *p)
 {
@@ -107,7 +107,10 @@ static double read_ns(const volatile uint8_t *p)
 	return best;
 }
 
-/* Reads of a private page, for comparison: an emulated CPU is slow everywhere. */
+/*
+ * Returns true if p is cached, with the ns of its reads in *ns and of a private page in *ref. The comparison is needed
+ * because an emulated CPU is slow everywhere.
+ */
 static bool cached(const uint8_t *p, double *ns, double *ref)
 {
 	static uint8_t page[64] __attribute__((aligned(64)));
@@ -142,12 +145,12 @@ static int map_region(struct ivs_region *r, const char *path)
 			 ivs_lib.strerror(errno));
 		return -errno;
 	}
-	/* The child of a fork must not touch what its parent owns. */
+	/* A child of fork must not touch memory that its parent owns. */
 	madvise(r->map, bytes, MADV_DONTFORK);
 	r->base = r->map;
 	wrong = nm_region_read(r->base, bytes, &r->header);
 	if (wrong && bytes > NM_REGION_DEVDAX_OFFSET) {
-		/* The file behind a devdax region, seen from outside the VM. */
+		/* The file of a devdax region, opened outside the VM. */
 		offset = NM_REGION_DEVDAX_OFFSET;
 		if (!nm_region_read(r->base + offset, bytes - offset, &r->header)) {
 			wrong = NULL;
@@ -180,7 +183,7 @@ static int map_region(struct ivs_region *r, const char *path)
 	return 0;
 }
 
-/* Bytes that one fallocate takes: a signal undoes no more. */
+/* Bytes per fallocate: a signal undoes no more than that. */
 #define TAKE_STEP ((off_t) 16 << 20)
 
 static int take(int fd, off_t at, off_t len)
@@ -190,7 +193,7 @@ static int take(int fd, off_t at, off_t len)
 	for (; len; at += n, len -= n) {
 		n = len < TAKE_STEP ? len : TAKE_STEP;
 		while (fallocate(fd, 0, at, n)) {
-			/* A file system that cannot say is believed. */
+			/* A file system without fallocate is assumed to have room. */
 			if (errno == EOPNOTSUPP)
 				return 0;
 			if (errno != EINTR)
@@ -212,7 +215,7 @@ int ivs_region_take(const struct ivs_region *r, const void *at, size_t len, bool
 	return ret;
 }
 
-/* Chooses the geometry if nobody has, and reads it. */
+/* Chooses the geometry unless another rank has, and reads it. */
 static int read_geometry(struct ivs_region *r)
 {
 	uint64_t word = 0, ours = nm_layout_choose(r->header.layout_bytes, (uint32_t) ivs_param.ranks);
@@ -235,14 +238,14 @@ static int read_geometry(struct ivs_region *r)
 		IVS_WARN(FI_LOG_DOMAIN, "region %s: %s\n", r->path, wrong);
 		return -FI_EINVAL;
 	}
-	/* What all ranks have in common. Each takes its own area later. */
+	/* The part that all ranks share. Each allocates its own area later. */
 	ret = ivs_region_take(r, r->layout, r->geo.areas, true);
 	if (ret)
 		return ret;
 	if (job &&
 	    !__atomic_compare_exchange_n(&r->head->job, &other, job, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
 	    other != job) {
-		/* A launcher's names differ between its runs in one cluster. */
+		/* Launchers' names differ between runs in one cluster. */
 		if (ivs_job_strict()) {
 			IVS_WARN(FI_LOG_DOMAIN,
 				 "region %s: it belongs to another job; give each "
@@ -267,7 +270,7 @@ static int format_file(int fd, size_t bytes)
 		return -FI_ENOSPC;
 	if (ftruncate(fd, (off_t) bytes))
 		return -errno;
-	/* What is written before the geometry is known. */
+	/* Everything that is written before the geometry is known. */
 	ret = take(fd, 0, NM_REGION_HEADER_BYTES + NM_LAYOUT_PAGE);
 	if (ret)
 		return ret;
@@ -288,7 +291,7 @@ static int format_file(int fd, size_t bytes)
 	h->layout_bytes = (bytes - NM_REGION_HEADER_BYTES) & ~4095ULL;
 	h->crc = nm_region_crc32c(h, offsetof(struct nm_region_header, crc));
 	if (!ret) {
-		/* Not by write(), which hugetlbfs does not have. */
+		/* Not by write(), which hugetlbfs does not support. */
 		map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		if (map == MAP_FAILED) {
 			ret = -errno;
@@ -302,8 +305,8 @@ static int format_file(int fd, size_t bytes)
 }
 
 /*
- * How large a new region on the file system of fd gets: as large as it may be, but at
- * most half of what is free. Huge pages are set aside at once, so all of them can be had.
+ * Returns the size of a new region on the file system of fd: the configured size, but at most half of the free space.
+ * Huge pages are reserved at once, so that all of the free ones may be used.
  */
 static size_t new_bytes(int fd)
 {
@@ -325,7 +328,7 @@ static size_t new_bytes(int fd)
 	return bytes / page * page;
 }
 
-/* Removes files that runs which were killed have left in dir: nobody holds them. */
+/* Removes files in dir that killed runs have left: no process has them locked. */
 static void sweep(const char *dir, const char *prefix)
 {
 	struct dirent *e;
@@ -349,7 +352,7 @@ static void sweep(const char *dir, const char *prefix)
 	closedir(d);
 }
 
-/* Did a provider like this one make the file, rather than nearmetal? */
+/* Returns true if a provider made the file, false if nearmetal did. */
 static bool made_here(int fd)
 {
 	struct nm_region_header h;
@@ -359,8 +362,8 @@ static bool made_here(int fd)
 }
 
 /*
- * Is it a file that only this user can have written? Everybody may make files in /dev/shm,
- * under any name, and a name that follows from the job's can be guessed.
+ * Returns true for a file that only this user can have written. Any user may create files in /dev/shm under any name,
+ * and a name that follows from the job's can be guessed.
  */
 static bool only_ours(const struct stat *st)
 {
@@ -377,7 +380,7 @@ static int not_ours(const char *path, const struct stat *st)
 	return -FI_EPERM;
 }
 
-/* Removes the file fd, which we have locked for us alone, unless another one has its name by now. */
+/* Removes the file fd, on which the caller has an exclusive lock, unless another file has its name by now. */
 static void unlink_same(int fd, const char *path)
 {
 	struct stat a, b;
@@ -387,9 +390,9 @@ static void unlink_same(int fd, const char *path)
 }
 
 /*
- * Opens the file region at path, making it if it is not there. Each user holds a
- * shared lock for as long as it lives; a rank that gets an exclusive one is alone.
- * own: the path is not one that somebody has given us, so the file must be only ours.
+ * Opens the file region at path; make: creates it if it does not exist. Each user has a shared lock as long as it
+ * lives; a rank that gets an exclusive one is the only user. own: the path was not configured, so the file must be
+ * writable for this user only. Returns 0 or a negative error.
  */
 static int open_file(struct ivs_region *r, const char *path, bool make, bool own)
 {
@@ -420,7 +423,7 @@ static int open_file(struct ivs_region *r, const char *path, bool make, bool own
 				return -errno;
 			}
 			bytes = new_bytes(fd);
-			/* Whatever the umask is. */
+			/* Independent of the umask. */
 			ret = fchmod(fd, 0600) ? -errno : format_file(fd, bytes);
 			if (ret) {
 				IVS_WARN(FI_LOG_DOMAIN,
@@ -452,11 +455,11 @@ static int open_file(struct ivs_region *r, const char *path, bool make, bool own
 			return ret;
 		}
 		if (!own && (!make || !S_ISREG(st.st_mode) || !made_here(fd))) {
-			r->fd = fd; /* a device, or somebody's: not ours to remove */
+			r->fd = fd; /* a device, or a file from elsewhere: not to be removed */
 			r->file = false;
 			return 0;
 		}
-		/* Removed between the opening and now. */
+		/* The file was removed since it was opened. */
 		if (!st.st_nlink) {
 			close(fd);
 			continue;
@@ -465,7 +468,7 @@ static int open_file(struct ivs_region *r, const char *path, bool make, bool own
 			close(fd);
 			return not_ours(path, &st);
 		}
-		/* Alone: what an earlier run left must not be taken for peers. */
+		/* This rank is the only user: data of an earlier run must not be mistaken for peers. */
 		if (!flock(fd, LOCK_EX | LOCK_NB)) {
 			unlink_same(fd, path);
 			close(fd);
@@ -475,7 +478,7 @@ static int open_file(struct ivs_region *r, const char *path, bool make, bool own
 			close(fd);
 			return -errno;
 		}
-		/* Removed between the opening and the lock? */
+		/* The file may have been removed between the opening and the lock. */
 		if (fstat(fd, &st) || !st.st_nlink) {
 			close(fd);
 			continue;
@@ -491,7 +494,7 @@ static void unmap_region(struct ivs_region *r)
 	if (r->map && !r->keep)
 		munmap(r->map, r->map_bytes);
 	if (r->fd >= 0) {
-		/* The last one out removes the file. */
+		/* The last user removes the file. */
 		if (r->file && !flock(r->fd, LOCK_EX | LOCK_NB))
 			unlink_same(r->fd, r->path);
 		close(r->fd);
@@ -502,7 +505,7 @@ static void unmap_region(struct ivs_region *r)
 	free(r);
 }
 
-/* Conditions whose waits end by a clock that nobody sets. */
+/* Initializes the heartbeat's lock and conditions, whose timeouts use a clock that nobody sets. */
 static void init_beat(struct ivs_region *r)
 {
 	pthread_condattr_t attr;
@@ -540,7 +543,7 @@ static int open_region(struct ivs_region **region)
 		ours = true;
 	}
 	snprintf(r->path, sizeof(r->path), "%s", path);
-	/* Ours to make and to remove; what somebody else has made is found out later. */
+	/* A file that this provider may create and remove; open_file() clears the flag for files from elsewhere. */
 	r->file = lstat(path, &st) || S_ISREG(st.st_mode);
 	if (ours)
 		r->file = true;
@@ -567,7 +570,7 @@ int ivs_region_get(struct ivs_region **region)
 		return -FI_ENODATA;
 	pthread_mutex_lock(&ivs_region_lock);
 	if (the_region && ivs_forked(the_region->pid)) {
-		/* The parent's mapping is not ours; a child starts afresh. */
+		/* The parent's mapping does not exist here: a child opens the region again. */
 		the_region = NULL;
 	}
 	if (!the_region) {

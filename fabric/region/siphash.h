@@ -5,10 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* key is 16 bytes. */
+/* Returns the hash of data; key is 16 bytes. */
 uint64_t ivs_siphash(const uint8_t *key, const void *data, size_t len);
 
-/* A hash of text under a key of zeros, never 0. */
+/* Returns a hash of text under a key of zeros, never 0. */
 uint64_t ivs_name_hash(const char *text);
 
 #endif

@@ -1,4 +1,4 @@
-/* Slots: claiming and releasing them, heartbeats, and telling the living from the dead. */
+/* Claims and releases slots, sends heartbeats, and detects dead ranks. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,11 +18,11 @@
 #include "region/siphash.h"
 
 static struct ivs_ledger *ledgers[NM_LAYOUT_MAX_SLOTS];
-static bool held[NM_LAYOUT_MAX_SLOTS]; /* by the heart: ledgers; under beat_lock */
-static int doors[NM_LAYOUT_MAX_SLOTS]; /* + 1; 0: closed */
-static int files[NM_LAYOUT_MAX_SLOTS]; /* of the ledgers, for a child of fork, which has none */
+static bool held[NM_LAYOUT_MAX_SLOTS]; /* ledgers that the heartbeat thread holds; under beat_lock */
+static int doors[NM_LAYOUT_MAX_SLOTS]; /* descriptor + 1; 0: closed */
+static int files[NM_LAYOUT_MAX_SLOTS]; /* of the ledgers, to be closed in a child of fork, which has no ledgers */
 static uint8_t secret[16];
-static bool keyed; /* secret is random: without it no slot is taken */
+static bool keyed; /* secret is random: without it no slot is claimed */
 static uint64_t kernel_id;
 static pid_t identified;
 
@@ -34,10 +34,10 @@ static void identify(void)
 	ssize_t n;
 	int fd, i;
 
-	/* A child of fork is somebody else. */
+	/* A child of fork is a different process. */
 	if (kernel_id && !ivs_forked(identified))
 		return;
-	/* What was open is our parent's, whose ledgers we do not have mapped. */
+	/* These descriptors are the parent's, whose ledgers are not mapped here. */
 	for (i = 0; identified && i < NM_LAYOUT_MAX_SLOTS; i++) {
 		if (doors[i])
 			close(doors[i] - 1);
@@ -86,7 +86,7 @@ static bool beats(const struct ivs_region *r, uint32_t slot)
 	return r->beat_mask[slot / 64] >> (slot % 64) & 1;
 }
 
-/* Holds the ledgers of the slots that beat, and no others. */
+/* Holds exactly the ledgers of the slots that beat. */
 static void hold(struct ivs_region *r)
 {
 	uint32_t i;
@@ -103,7 +103,7 @@ static void hold(struct ivs_region *r)
 	}
 }
 
-/* Lets the heart hold the ledger of a slot, or no more. Under beat_lock. */
+/* Makes the heartbeat thread hold the ledger of a slot, or release it. Under beat_lock. */
 static void change_hold(struct ivs_region *r, uint32_t slot, bool on)
 {
 	if (on)
@@ -115,7 +115,7 @@ static void change_hold(struct ivs_region *r, uint32_t slot, bool on)
 		pthread_cond_wait(&r->held_cond, &r->beat_lock);
 }
 
-/* The heart: one thread a process keeps its slots alive while the program computes. */
+/* The heartbeat thread: one per process keeps its slots alive while the program computes. */
 static void *beat(void *arg)
 {
 	struct ivs_region *r = arg;
@@ -152,7 +152,7 @@ static int beat_start(struct ivs_region *r)
 	sigset_t all, old;
 	int ret = 0;
 
-	/* The program's signals are for the program's threads. */
+	/* Signals are left to the program's threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	if (!r->beat_on) {
@@ -175,7 +175,7 @@ static void watch(const struct ivs_region *r, uint32_t slot, uint64_t owner, str
 	w->quiet_ms = 0;
 }
 
-/* May an owner that has not released its slot be put out of it? */
+/* Returns true if a slot may be claimed although its owner has not released it. */
 static bool expired(struct ivs_region *r, uint32_t slot, const struct ivs_watched *w)
 {
 	struct nm_slot *s = &r->slots[slot];
@@ -183,7 +183,7 @@ static bool expired(struct ivs_region *r, uint32_t slot, const struct ivs_watche
 
 	if (w->quiet_ms >= ivs_param.timeout)
 		return true;
-	/* The kernel id alone proves nothing: VMs from one template may share it. */
+	/* The kernel id by itself proves nothing: VMs from one template may share it. */
 	return w->quiet_ms >= IVS_SAME_KERNEL_MS && (w->owner & 3) == NM_SLOT_LIVE && s->kernel == kernel_id && pid &&
 	       pid <= INT32_MAX && kill((pid_t) pid, 0) && errno == ESRCH;
 }
@@ -201,7 +201,7 @@ static bool try_claim(struct ivs_region *r, uint32_t slot, uint64_t owner, uint3
 	return true;
 }
 
-/* Copies what is known of the owners of slots: threads that claim at the same time each count for themselves. */
+/* Copies the state of watched slots. Threads that claim at the same time each count in their own copy. */
 static void copy_watched(struct ivs_region *r, struct ivs_watched *to, const struct ivs_watched *from)
 {
 	pthread_mutex_lock(&r->beat_lock);
@@ -216,15 +216,15 @@ static int find_slot(struct ivs_region *r, uint32_t *slot, uint32_t *epoch)
 	uint32_t i, n, first;
 	struct timespec pause = { 0, IVS_CLAIM_MS * 1000000 };
 
-	/* Who was waited for in an earlier claim, and is as quiet still, is not waited for again. */
+	/* An owner that an earlier claim has waited for, and that is still quiet, is not waited for again. */
 	copy_watched(r, watched, r->watched);
 	do {
 		/*
-		 * From the last claim on: a slot just released is used last, so that its
-		 * peers can read what its owner sent before it left.
+		 * Start after the last claim: a slot just released is reused last, so that its peers can read what its
+		 * owner sent before it left.
 		 */
 		first = __atomic_load_n(&r->head->next, __ATOMIC_RELAXED) & (r->geo.slots - 1);
-		/* All of them twice: those of the dead only if none is free. */
+		/* Two rounds: slots of dead owners are claimed only if none is free. */
 		for (n = 0; n < 2 * r->geo.slots; n++) {
 			i = (first + n) & (r->geo.slots - 1);
 			owner = __atomic_load_n(&r->slots[i].owner, __ATOMIC_ACQUIRE);
@@ -238,7 +238,7 @@ static int find_slot(struct ivs_region *r, uint32_t *slot, uint32_t *epoch)
 				return 0;
 			}
 		}
-		/* Pauses are counted, not the clock: a process that was stopped has not waited. */
+		/* Pauses are counted, not the clock: a stopped process has not waited. */
 		nanosleep(&pause, NULL);
 		waited += IVS_CLAIM_MS;
 		for (i = 0; i < r->geo.slots; i++)
@@ -287,7 +287,7 @@ int ivs_slot_claim(struct ivs_region *r, uint64_t name, uint32_t *slot, uint32_t
 	__atomic_store_n(&s->asleep, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&s->unwoken, 0, __ATOMIC_RELAXED);
 	memset(s->activity, 0, sizeof(s->activity));
-	/* Connections of earlier owners stay: their epochs tell that they are old. */
+	/* Connections of earlier owners stay: their epochs show that they are old. */
 	memset(ivs_mrs(r, *slot), 0, NM_LAYOUT_MR_COUNT * sizeof(struct nm_mr));
 	pthread_mutex_lock(&r->beat_lock);
 	ret = beat_start(r);
@@ -322,7 +322,7 @@ void ivs_slot_release(struct ivs_region *r, uint32_t slot, uint32_t epoch)
 	ivs_ledger_free(ledgers[slot]);
 	ledgers[slot] = NULL;
 	s->name = 0;
-	/* Somebody may have taken us for dead and hold the slot by now. */
+	/* Another rank may have assumed this one dead, and hold the slot by now. */
 	if (owner >> 2 == epoch)
 		__atomic_compare_exchange_n(&s->owner, &owner, NM_SLOT_OWNER(epoch, NM_SLOT_FREE), false,
 					    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
@@ -338,7 +338,7 @@ int ivs_slot_find(struct ivs_region *r, uint64_t name, uint32_t *epoch)
 		owner = __atomic_load_n(&r->slots[i].owner, __ATOMIC_ACQUIRE);
 		if ((owner & 3) != NM_SLOT_LIVE || r->slots[i].name != name)
 			continue;
-		/* Of the dead with this name none beats any more: ask the kernel. */
+		/* A dead rank may have had this name: skip it if the kernel reports that its process does not exist. */
 		if (r->slots[i].kernel == kernel_id && r->slots[i].pid <= INT32_MAX &&
 		    kill((pid_t) r->slots[i].pid, 0) && errno == ESRCH)
 			continue;
@@ -349,7 +349,7 @@ int ivs_slot_find(struct ivs_region *r, uint64_t name, uint32_t *epoch)
 	return best;
 }
 
-/* Reads the nm_proof at an address of a process's; false: there is none for this slot and epoch. */
+/* Reads the nm_proof at an address of a process. Returns false if there is none for this slot and epoch. */
 static bool read_proof(pid_t pid, uint64_t at, uint32_t slot, uint32_t epoch, struct nm_proof *p)
 {
 	struct iovec local = { p, sizeof(*p) };
@@ -370,11 +370,11 @@ bool ivs_slot_neighbour(struct ivs_region *r, uint32_t slot, uint32_t epoch, str
 	if (!pid || pid > INT32_MAX || !read_proof((pid_t) pid, at, slot, epoch, &p) ||
 	    prove(p.key, slot, epoch) != proof)
 		return false;
-	/* Such bytes may have come there in a message. Only the process that made them up listens there. */
+	/* Such bytes may have arrived there in a message. Only the process that created them listens at that name. */
 	if (ivs_identity_owner(p.key, slot, epoch) != (pid_t) pid)
 		return false;
 	alive->ledger = ivs_ledger_map((pid_t) pid, &p);
-	/* Last: it lives, so all this was about one process. */
+	/* Checked last: the process is still alive, so that all of the above was about one process. */
 	if (alive->ledger && !ivs_ledger_held(alive->ledger))
 		ivs_slot_forget(alive);
 	alive->pid = (pid_t) pid;
@@ -398,14 +398,14 @@ bool ivs_slot_alive(struct ivs_region *r, uint32_t slot, uint32_t epoch, struct 
 	if (owner != NM_SLOT_OWNER(epoch, NM_SLOT_LIVE))
 		return false;
 	/*
-	 * By our own heart, not by the clock: when all were stopped (a VM that is paused, a
-	 * suspended job) we must not take others for dead before they had a chance to beat.
+	 * Counted in own heartbeats, not by the clock: after all ranks were stopped (a paused VM, a suspended job),
+	 * others must not count as dead before they had a chance to beat.
 	 */
 	if (!alive->seen || b != alive->beat) {
 		alive->beat = b;
 		alive->seen = now;
 	}
-	/* Its own memory is not read: a process whose memory cannot be read may still run. */
+	/* Its memory is not read for this: a process whose memory cannot be read may still run. */
 	if (alive->ledger && !ivs_ledger_held(alive->ledger))
 		return false;
 	return (now - alive->seen) * IVS_BEAT_MS < ivs_param.timeout;

@@ -1,6 +1,6 @@
 /*
- * Which provider carries messages to other hosts, and which of its devices: opened for a domain, if it can be used. The
- * user names one, or the first of the candidates that works is taken. What is chosen is described by struct ivs_core.
+ * Chooses the provider that carries messages to other hosts, and one of its devices, and opens it for a domain if
+ * possible. The user names a provider, or the first candidate that works is used. struct ivs_core describes the choice.
  */
 #include <sched.h>
 
@@ -21,7 +21,7 @@ static bool is_number(const char *name, long *value)
 	return true;
 }
 
-/* Does the launcher say that the job has ranks elsewhere? */
+/* Returns true if the launcher reports ranks of the job on other nodes. */
 static bool several_nodes(void)
 {
 	long here, all;
@@ -35,7 +35,7 @@ static bool several_nodes(void)
 	return false;
 }
 
-/* Is one asked for at all events, be it by "auto"? */
+/* Returns true if the user requests a provider, be it by "auto". */
 static bool asked(void)
 {
 	return ivs_param.core && *ivs_param.core;
@@ -56,7 +56,7 @@ bool ivs_core_wanted(void)
 	return !refused();
 }
 
-/* The number of this rank among those of its VM, by what launchers say; 0: unknown. */
+/* Returns this rank's number within its VM, as launchers report it, or 0 if unknown. */
 static unsigned long local_rank(void)
 {
 	long n;
@@ -68,7 +68,7 @@ static unsigned long local_rank(void)
 	return 0;
 }
 
-/* Is name a word of list, between commas? */
+/* Returns true if name is an element of list, which commas separate. */
 static bool listed(const char *list, const char *name)
 {
 	size_t len = strlen(name);
@@ -80,9 +80,8 @@ static bool listed(const char *list, const char *name)
 }
 
 /*
- * Leaves in *info what the core provider offers for one device, of those that FI_IVSHMEM_DEVICES
- * names: the rank's own node is known only here, once its launcher has bound it. Nothing
- * changes if none of them is offered, or none is named.
+ * Reduces *info to one device of those that FI_IVSHMEM_DEVICES names. The rank's own NUMA node is known only here, once
+ * its launcher has bound it. Changes nothing if no device is named, or none of them is offered.
  */
 static void choose_device(struct fi_info **info)
 {
@@ -113,14 +112,17 @@ static void choose_device(struct fi_info **info)
 	*info = chosen;
 }
 
-/* inject: bytes of a message that it is to copy at once, 0: as it likes. */
+/*
+ * Asks for a core provider. inject: bytes of a message that it is to copy at once, 0: its own choice. Returns 0 or a
+ * negative error.
+ */
 static int ask_info(const char *name, uint64_t caps, size_t inject, struct fi_info **info)
 {
 	struct fi_info *hints = ivs_lib.dupinfo(NULL);
 	uint32_t version = ivs_lib.version < FI_VERSION(1, 9) ? ivs_lib.version : FI_VERSION(1, 9);
 	/*
-	 * FI_PROVIDER=ivshmem hides all the others from ordinary calls. A core provider is
-	 * asked for by itself, or a utility provider would come on top of it.
+	 * FI_PROVIDER=ivshmem hides all other providers from ordinary calls. A core provider is asked for without
+	 * layers, or a utility provider would be layered on top of it.
 	 */
 	uint64_t flags = IVS_HIDDEN | (strchr(name, ';') ? 0 : IVS_CORE_ONLY);
 	int ret;
@@ -140,14 +142,14 @@ static int ask_info(const char *name, uint64_t caps, size_t inject, struct fi_in
 	hints->rx_attr->msg_order = FI_ORDER_SAS;
 	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	if (caps & FI_TAGGED) {
-		/* The application's memory as it is, and its CQ data. */
+		/* The application's memory in place, and its CQ data. */
 		hints->domain_attr->av_type = FI_AV_TABLE;
 		hints->domain_attr->cq_data_size = sizeof(uint64_t);
 	} else {
 		hints->domain_attr->mr_mode |= FI_MR_LOCAL;
 	}
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
-	/* No thread of its own: we poll often enough. */
+	/* No progress thread: this provider polls often enough. */
 	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
 	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
@@ -164,8 +166,9 @@ static int ask_info(const char *name, uint64_t caps, size_t inject, struct fi_in
 }
 
 /*
- * Over verbs ofi_rxm copies what it sends at once, but takes that as injected only where its caller asks for it: by itself,
- * up to what verbs takes in line. It refuses more than FI_OFI_RXM_BUFFER_SIZE.
+ * Asks for a core provider, over verbs with a larger inject size. ofi_rxm over verbs copies what it sends at once, but
+ * treats it as injected only where its caller requests that; its default is the size that verbs sends inline. It
+ * refuses more than FI_OFI_RXM_BUFFER_SIZE.
  */
 static int try_info(const char *name, uint64_t caps, struct fi_info **info)
 {
@@ -176,7 +179,10 @@ static int try_info(const char *name, uint64_t caps, struct fi_info **info)
 	return ret ? ask_info(name, caps, 0, info) : 0;
 }
 
-/* With a region matching is ours: large messages are then read (fetch.h). */
+/*
+ * Tries to open a provider. reads: there is a region, so that this provider does the matching, and large messages are
+ * then read (fetch.h). Returns 0 or a negative error.
+ */
 static int try_open(const char *name, uint64_t caps, bool reads, struct ivs_core *in)
 {
 	int ret = try_info(name, FI_MSG | FI_TAGGED | (reads ? FI_RMA : 0) | caps, &in->info);
@@ -185,7 +191,7 @@ static int try_open(const char *name, uint64_t caps, bool reads, struct ivs_core
 	if (ret && reads && named())
 		ret = try_info(name, FI_MSG | FI_TAGGED | caps, &in->info);
 
-	/* ofi_rxm over tcp (seen: 1.17) drops the connection when a message is cut short. */
+	/* ofi_rxm over tcp (seen: 1.17) drops the connection when a message is truncated. */
 	in->tagged = !ret && strcmp(name, "tcp;ofi_rxm") && in->info->ep_attr->mem_tag_format >> 63 &&
 		     in->info->tx_attr->iov_limit >= IVS_IOV_MAX && in->info->rx_attr->iov_limit >= IVS_IOV_MAX;
 	if (!ret && !in->tagged)
@@ -198,10 +204,10 @@ static int try_open(const char *name, uint64_t caps, bool reads, struct ivs_core
 	}
 	if (ret)
 		return ret;
-	/* Then the memory that it reads into would have to be registered. */
+	/* With FI_MR_LOCAL the memory that it reads into would have to be registered. */
 	if (in->info->domain_attr->mr_mode & FI_MR_LOCAL)
 		in->reads = false;
-	/* Over tcp there is nothing that arrives only if all before it has, and that the receiver need not handle. */
+	/* tcp has no operation that arrives only after all before it, and that the receiver need not handle. */
 	in->injects = in->reads && !strncmp(name, "verbs", 5);
 	ret = ivs_lib.fabric(in->info->fabric_attr, &in->fabric, NULL);
 	if (!ret)
@@ -224,7 +230,7 @@ int ivs_core_open(struct ivs_domain *domain, struct ivs_core **out)
 	size_t i;
 
 	*out = NULL;
-	/* Alone on this host, with a region: there is nobody to reach. */
+	/* All ranks are on this host, and a region exists: no other hosts to reach. */
 	if (refused() || (domain->region && !asked() && !several_nodes()))
 		return -FI_ENODATA;
 	in = calloc(1, sizeof(*in));

@@ -1,6 +1,6 @@
 /*
- * An endpoint's part of the core provider: opened when the endpoint is enabled, closed with it, and polled. What its queue
- * reports goes to wire.c, fetch.c or passthrough.c.
+ * An endpoint's part of the core provider: opened when the endpoint is enabled, closed with it, and polled. Its
+ * completions are passed to wire.c, fetch.c or passthrough.c.
  */
 #include <sys/epoll.h>
 #include <sys/random.h>
@@ -8,7 +8,7 @@
 #include "remote/core_ep.h"
 #include "tune.h"
 
-/* The core provider's completions end a sleep, too. */
+/* Lets the core provider's completions also end a sleep. */
 static void wakes(struct ivs_ep *ep, struct core_ep *ce)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
@@ -19,8 +19,8 @@ static void wakes(struct ivs_ep *ep, struct core_ep *ce)
 }
 
 /*
- * Each endpoint has a domain of the core provider for itself. tcp (seen: 2.5) keeps the messages that
- * came early in a list of the domain: a receive of one endpoint would take another one's.
+ * Gives each endpoint its own domain of the core provider. tcp (seen: 2.5) keeps early messages in a list of the
+ * domain: a receive of one endpoint would match another one's.
  */
 static int take_domain(struct ivs_core *in, struct fid_domain **domain)
 {
@@ -49,7 +49,7 @@ int ivs_core_enable(struct ivs_ep *ep, const struct ivs_core_ops *ops)
 	ep->core = ce;
 	ce->core = in;
 	ce->ops = ops;
-	/* Beyond that injection costs a copy: it is for send_gathered() alone. */
+	/* Above that size injection costs a copy: only send_gathered() uses it. */
 	ce->inject = in->injects ? IVS_CORE_INJECT_MAX : in->info->tx_attr->inject_size;
 	ce->wait_fd = -1;
 	ivs_list_init(&ce->receives);
@@ -117,7 +117,7 @@ void ivs_core_peer_init(struct ivs_peer_core *core)
 	core->knock = -1;
 }
 
-/* What was accepted for sending is on its way before the end. */
+/* Waits until accepted messages are sent, before the endpoint closes. */
 static void flush(struct ivs_ep *ep)
 {
 	struct core_ep *ce = ep->core;
@@ -140,7 +140,7 @@ static void flush(struct ivs_ep *ep)
 		n = fi_cq_read(ce->cq, e, 16);
 		memset(&err, 0, sizeof(err));
 		if (n == -FI_EAVAIL && fi_cq_readerr(ce->cq, &err.e, 0) == 1) {
-			/* One peer's end: the others may still be there. */
+			/* One peer has ended: the others may still be there. */
 			e[0].op_context = err.e.op_context;
 			n = e[0].op_context != NULL;
 		} else if (n < 0 && n != -FI_EAGAIN) {
@@ -224,7 +224,10 @@ int ivs_core_poll(struct ivs_ep *ep)
 
 	if (!ce)
 		return 0;
-	/* A poll costs a system call or more: seldom while no peer is on another host, and often where the next message is near. */
+	/*
+	 * A poll costs a system call or more: rare while no peer is on another host, and frequent where the next
+	 * message is near.
+	 */
 	if (ep->me && ++ce->ticks - ce->came > IVS_CORE_NEXT_TICKS &&
 	    ce->ticks % (ce->busy ? IVS_CORE_BUSY_TICKS : IVS_CORE_IDLE_TICKS))
 		return 0;

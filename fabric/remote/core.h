@@ -1,6 +1,6 @@
 /*
- * The way to other hosts: an endpoint of another provider, opened through libfabric's
- * public interface. It carries untagged messages only; matching is ours.
+ * The connection to other hosts: an endpoint of another provider, opened through libfabric's public interface. It
+ * carries only untagged messages; this provider does the matching.
  */
 #ifndef IVS_CORE_H
 #define IVS_CORE_H
@@ -10,48 +10,52 @@
 
 struct ivs_core;
 
-/* Operations that the core provider calls for received messages. They are set when the endpoint is enabled. */
+/* Functions that the core provider calls for received messages. They are set when the endpoint is enabled. */
 struct ivs_core_ops {
 	/*
-	 * A message from peer: op is IVS_OP_*, flags IVS_F_*, with its fixed part and len bytes of payload. Returns false if
-	 * there is no room for it now: it comes again.
+	 * Handles a message from peer: op is IVS_OP_*, flags IVS_F_*, with its fixed part and len bytes of payload.
+	 * Returns false if there is not enough room now: it is then called again for the message.
 	 */
 	bool (*receive)(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag,
 			const void *fixed, const uint8_t *payload, size_t len);
-	/* A message was read (fetch.h). err: 0, FI_EAGAIN if reading could not begin, or another positive error. */
+	/*
+	 * Handles the end of reading a message (fetch.h). err: 0, FI_EAGAIN if reading could not begin, or another
+	 * positive error.
+	 */
 	void (*fetched)(struct ivs_msg *msg, int err);
-	/* The peer with this address, created if it is unknown. NULL: out of memory. */
+	/* Returns the peer with this address, and creates it if it is unknown. Returns NULL without memory. */
 	struct ivs_peer *(*peer_by_addr)(struct ivs_ep *ep, const struct ivs_addr *addr);
-	/* The peer of an entry of the AV. NULL and a negative *err: there is none, or not yet (-FI_EAGAIN). */
+	/* Returns the peer of an entry of the AV, or NULL and a negative *err, -FI_EAGAIN if it does not exist yet. */
 	struct ivs_peer *(*peer_lookup)(struct ivs_ep *ep, fi_addr_t addr, int *err);
 	/* Calls ivs_core_hide() (fetch.h) for every send whose memory peers may still read. */
 	void (*hide_all)(struct ivs_ep *ep);
 };
 
-/* choose.c: is there to be one, as far as can be said without opening it? */
+/* Returns true if a core provider may be used, as far as is known without opening it (choose.c). */
 bool ivs_core_wanted(void);
-/* Opens it for the domain. -FI_ENODATA: there is none; then *core is NULL. */
+/* Opens a core provider for the domain. Returns 0 or a negative error with *core NULL; -FI_ENODATA: none is used. */
 int ivs_core_open(struct ivs_domain *domain, struct ivs_core **core);
 void ivs_core_close(struct ivs_core *core);
-/* core.c: opens an endpoint's part of it, which calls ops, and sets ep->addr. Returns 0 or a negative error. */
+/* Opens an endpoint's part of it, which calls ops, and sets ep->addr (core.c). Returns 0 or a negative error. */
 int ivs_core_enable(struct ivs_ep *ep, const struct ivs_core_ops *ops);
 void ivs_core_disable(struct ivs_ep *ep);
-/* Does it take an application's tagged messages as they are? */
+/* Returns true if it can match an application's tagged messages. */
 bool ivs_core_passthrough(const struct ivs_domain *domain);
 /* Prepares a new peer's part. */
 void ivs_core_peer_init(struct ivs_peer_core *core);
-/* wire.c: makes ourselves known to the peer. Returns 0, -FI_EAGAIN or another negative error. */
+/* Announces this rank to the peer (wire.c). Returns 0, -FI_EAGAIN or another negative error. */
 int ivs_core_connect(struct ivs_peer *peer);
-/* Sends a message. Returns 0, -FI_EAGAIN: the queue is full, or another negative error. */
+/* Sends a message. Returns 0, -FI_EAGAIN if the queue is full, or another negative error. */
 int ivs_core_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
 /*
- * From time to time, for a peer on another host: asks whether it has got what went without a completion. An answer that
- * does not come ends the peer. Returns false if no question can be sent for as long as the dead are waited for.
+ * Checks a peer on another host from time to time: asks whether messages sent without a completion have arrived. A
+ * question without an answer ends the peer. Returns false if no question can be sent for as long as the timeout of dead
+ * ranks.
  */
 bool ivs_core_check(struct ivs_peer *peer);
-/* core.c: handles what has arrived. Returns how many messages. */
+/* Handles messages that have arrived (core.c). Returns their number. */
 int ivs_core_poll(struct ivs_ep *ep);
-/* Before sleeping: handles what is there. Returns true if what comes next wakes us. */
+/* Handles waiting messages before sleeping. Returns true if the next one wakes this rank. */
 bool ivs_core_sleep(struct ivs_ep *ep);
 
 #endif /* IVS_CORE_H */

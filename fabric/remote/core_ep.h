@@ -1,4 +1,4 @@
-/* An endpoint's part of the core provider, which the files of this folder share. */
+/* An endpoint's part of the core provider, which the files of this directory share. */
 #ifndef IVS_CORE_EP_H
 #define IVS_CORE_EP_H
 
@@ -17,13 +17,13 @@
 struct ivs_core {
 	struct fi_info *info;
 	struct fid_fabric *fabric;
-	struct fid_domain *spare; /* opened, to know that it can be: the next endpoint takes it */
-	bool tagged;		  /* it takes an application's tagged messages as they are */
+	struct fid_domain *spare; /* opened as a test; the next endpoint uses it */
+	bool tagged;		  /* it can match an application's tagged messages */
 	bool reads;		  /* it reads a peer's memory (fetch.h) */
-	bool injects;		  /* short messages go without a completion: send_wire() of wire.c */
+	bool injects;		  /* short messages are sent without a completion: send_wire() of wire.c */
 };
 
-/* What comes before the fixed part and the payload on the wire. */
+/* The head of a message on the wire, before the fixed part and the payload. */
 struct wire {
 	uint64_t uid; /* of the sending endpoint, random */
 	uint64_t tag;
@@ -31,21 +31,21 @@ struct wire {
 	uint8_t flags;
 	uint16_t fixed_len;
 	uint32_t len;  /* bytes of payload */
-	uint32_t seq;  /* a large one may arrive after the next small one */
-	uint32_t seen; /* messages of the receiver's that the sender has handled */
+	uint32_t seq;  /* number of the message: a large one may arrive after the next small one */
+	uint32_t seen; /* messages from the receiver that the sender has handled */
 };
 
 #define OP_HELLO 255 /* the payload is the sender's struct ivs_addr */
 
-/* An operation of ours in the core provider. Its completion points to it. */
+/* An operation of this provider in the core provider. Its completion points to it. */
 struct op {
-	struct fi_context2 context; /* first: completions point to it */
+	struct fi_context2 context; /* must be first: completions point to it */
 	uint8_t kind;		    /* OP_* */
-	/* of a struct passthrough, in its second line */
-	bool wanted; /* its completion is */
+	/* for a struct passthrough, in its second line */
+	bool wanted; /* its completion is wanted */
 	bool room;   /* has data */
 	bool claims;
-	uint16_t err; /* why it is cancelled */
+	uint16_t err; /* reason of its cancellation */
 };
 
 enum {
@@ -59,8 +59,8 @@ enum {
 };
 
 /*
- * A tagged message that the core provider matches: one line for that provider, one for
- * us. System calls in between take most of the first-level cache: each line counts.
+ * A tagged message that the core provider matches: one line for that provider, one for this one. System calls in
+ * between replace most of the first-level cache, so that each line counts.
  */
 struct passthrough {
 	struct op op;
@@ -78,19 +78,19 @@ struct passthrough {
 
 _Static_assert(sizeof(struct passthrough) == 128, "two lines");
 
-/* A peer that takes tagged messages as they are; by the application's address. */
+/* A peer whose core provider matches tagged messages; by the application's address. */
 struct passthrough_to {
-	fi_addr_t addr;	       /* its address there */
+	fi_addr_t addr;	       /* its address in the core provider */
 	struct ivs_peer *peer; /* NULL: not found yet, or removed */
-	uint64_t sent;	       /* messages to it that peer->core.passthrough_sent does not count */
-	bool ready;	       /* it knows of us: messages may be sent */
+	uint64_t sent;	       /* messages to it that peer->core.passthrough_sent does not count yet */
+	bool ready;	       /* this rank was announced to it: messages may be sent */
 };
 
-/* The reader of a queue. Completions go straight to it while the queue is empty. */
+/* The reader of a queue. Completions are passed to it directly while the queue is empty. */
 struct sink {
-	struct ivs_cq *cq; /* NULL: nobody */
+	struct ivs_cq *cq; /* NULL: none */
 	char *out;
-	fi_addr_t *src;	    /* NULL: not asked for */
+	fi_addr_t *src;	    /* NULL: not wanted */
 	size_t room, count; /* completions */
 };
 
@@ -98,83 +98,88 @@ struct buffer {
 	struct op op;
 	struct buffer *next;
 	struct ivs_peer *peer; /* its receiver */
-	uint32_t upto;	       /* OP_ASKED: peer->core.sent then */
+	uint32_t upto;	       /* OP_ASKED: value of peer->core.sent at that time */
 	uint32_t got;
 	uint8_t data[sizeof(struct wire) + IVS_INLINE_MAX + PIECE];
 };
 
 struct core_ep {
-	/* first what every message needs */
+	/* the fields that every message needs come first */
 	struct fid_ep *ep;
 	struct fid_cq *cq;
-	size_t inject; /* bytes that it takes at once */
+	size_t inject; /* bytes that it copies at once */
 	struct passthrough_to *to;
 	size_t to_size;
 	struct passthrough *ops_free[2]; /* without and with room for data */
-	size_t sending;			 /* that have not completed */
+	size_t sending;			 /* operations that have not completed */
 	struct ivs_list receives;	 /* struct passthrough: posted, not completed */
-	struct buffer *held;		 /* arrived before their turn, or without room */
-	struct ivs_list stalled;	 /* fetch.c: reads for which there was no room */
+	struct buffer *held;		 /* messages that arrived out of order, or without room */
+	struct ivs_list stalled;	 /* reads that wait for room (fetch.c) */
 	bool sources;			 /* the source of a message has to be reported */
-	struct fi_ops_tagged tagged;	 /* passthrough_plain.c's calls */
-	struct fi_ops_tagged
-		*general; /* the endpoint's own, which take what is not plain; NULL: tagged is not in use */
+	struct fi_ops_tagged tagged;	 /* the calls of passthrough_plain.c */
+	struct fi_ops_tagged *general;	 /* the endpoint's own, for all other calls; NULL: tagged is not in use */
 
 	struct ivs_core *core;
-	const struct ivs_core_ops *ops; /* who gets what has come */
-	size_t gathers;		   /* bytes up to which a message may go from two places: send_gathered(); 0: never */
-	struct fid_domain *domain; /* of this endpoint alone: take_domain() */
+	const struct ivs_core_ops *ops; /* functions for received messages */
+	size_t gathers;			/* most bytes of a message sent from two places: send_gathered(); 0: none */
+	struct fid_domain *domain;	/* of this endpoint only: take_domain() */
 	struct fid_av *av;
 	struct fid_mr *mr;
-	int wait_fd; /* readable when cq has something, -1: none */
+	int wait_fd; /* readable when cq has an entry, -1: none */
 	struct buffer *buffers;
 	struct buffer *free; /* for sending */
 	struct ivs_peer *by_uid[IVS_CORE_CHAINS];
 	uint64_t uid;
 	uint32_t ticks;	     /* calls that might have polled it */
-	uint32_t came;	     /* ticks when a message came */
+	uint32_t came;	     /* ticks when a message arrived */
 	uint32_t held_count; /* in held */
 	bool busy;
-	struct ivs_list fetches; /* fetch.c: under way */
-	struct ivs_numbers keys; /* of memory that peers may read (ivs_core_show()) */
-	/* passthrough.c */
+	struct ivs_list fetches; /* reads in progress (fetch.c) */
+	struct ivs_numbers keys; /* keys of memory that peers may read (ivs_core_show()) */
+	/* fields of passthrough.c */
 	struct passthrough *ops_all;
 	struct ivs_peer **known; /* by the core provider's address */
 	size_t known_size;
 };
 
-/* wire.c: has a message received into the buffer. Returns 0 or a negative error. */
+/* Posts the buffer for receiving a message (wire.c). Returns 0 or a negative error. */
 int ivs_wire_post(struct core_ep *ce, struct buffer *b);
-/* Asks whether all that went to the peer has arrived; ivs_wire_sent() gets the answer. Returns 0, -FI_EAGAIN or another negative error. */
+/*
+ * Asks whether all messages to the peer have arrived; ivs_wire_sent() gets the answer. Returns 0, -FI_EAGAIN or another
+ * negative error.
+ */
 ssize_t ivs_wire_ask(struct ivs_peer *peer);
-/* What the buffer held has been sent, or its question answered. */
+/* Frees a buffer whose message was sent, or whose question was answered. */
 void ivs_wire_sent(struct core_ep *ce, struct buffer *b);
-/* A message has come in the buffer: handles it and those that waited for it, or holds it. Returns how many were handled. */
+/*
+ * Handles the message that has arrived in the buffer and those that waited for it, or holds it. Returns the number
+ * handled.
+ */
 int ivs_wire_received(struct ivs_ep *ep, struct buffer *b);
-/* Handles held messages whose turn has come. Returns how many. */
+/* Handles held messages that are next in order. Returns their number. */
 int ivs_wire_held(struct ivs_ep *ep);
-/* Fills in the peer's address in the core provider's AV. Returns false if there is none. */
+/* Inserts the peer's address into the core provider's AV. Returns false if that is impossible. */
 bool ivs_core_address(struct ivs_peer *peer);
 
-/* Handles what has arrived, as ivs_core_poll() does. */
+/* Handles messages that have arrived, as ivs_core_poll() does. Returns their number. */
 int ivs_core_read(struct ivs_ep *ep, struct sink *sink);
 
-/* fetch.c: goes on with reads that had no room. Returns how many. */
+/* Posts reads that have waited for room (fetch.c). Returns their number. */
 int ivs_fetch_stalled(struct core_ep *ce);
-/* What the core provider says of one. err: 0 or positive. */
+/* Handles the core provider's completion of a read. err: 0 or positive. */
 void ivs_fetch_done(struct core_ep *ce, struct op *op, int err);
-/* At the endpoint's end, when the core provider's is closed. */
+/* Frees all reads when the endpoint closes, after the core provider's. */
 void ivs_fetch_free(struct ivs_ep *ep);
 
-/* passthrough.c: makes more of the free ones. Returns false if there is no memory. */
+/* Allocates more requests (passthrough.c). Returns false without memory. */
 bool ivs_passthrough_more(struct core_ep *ce, bool room);
-/* What the core provider says of tagged messages. */
+/* Handle the core provider's completions of tagged messages. */
 void ivs_passthrough_done(struct ivs_ep *ep, struct op *op, const struct fi_cq_tagged_entry *e, fi_addr_t src,
 			  struct sink *sink);
 void ivs_passthrough_failed(struct ivs_ep *ep, struct op *op, const struct fi_cq_err_entry *e);
 void ivs_passthrough_known(struct core_ep *ce, struct ivs_peer *peer);
 void ivs_passthrough_free(struct core_ep *ce);
-/* passthrough_plain.c: from now on the endpoint's plain calls take the short way. */
+/* Replaces the endpoint's plain calls by the short path (passthrough_plain.c). */
 void ivs_passthrough_plain(struct ivs_ep *ep);
 
 static inline struct passthrough *ivs_passthrough_get(struct core_ep *ce, bool room)

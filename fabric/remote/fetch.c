@@ -4,11 +4,11 @@
 #include "remote/fetch.h"
 #include "tune.h"
 
-/* The core provider's completion of it, or our list, points to it. */
+/* A read of a peer's memory through the core provider. The provider's completion, or a list, points to it. */
 struct fetch {
 	struct op op;
 	struct ivs_list link; /* in ce->fetches, or ce->stalled */
-	struct ivs_msg *msg;  /* NULL: nobody waits for it */
+	struct ivs_msg *msg;  /* NULL: nothing waits for it */
 	struct ivs_peer *peer;
 	size_t len;
 	uint64_t addr, key; /* of the sender's memory */
@@ -18,7 +18,7 @@ bool ivs_core_shows(const struct ivs_peer *peer, size_t count, size_t len)
 {
 	const struct core_ep *ce = peer->ep->core;
 
-	/* A rank without a region has no use for our memory: the core provider matches its messages. */
+	/* A rank without a region does not read our memory: the core provider matches its messages. */
 	return ce && ce->core->reads && peer->addr.kind != IVS_ADDR_TAGGED && count == 1 && len >= IVS_CORE_READ_MIN &&
 	       len <= ce->core->info->ep_attr->max_msg_size;
 }
@@ -30,7 +30,7 @@ bool ivs_core_show(struct ivs_ep *ep, struct ivs_tx *tx, void *base, size_t len,
 	uint64_t key = 0;
 
 	if (!(mode & FI_MR_PROV_KEY)) {
-		/* Whoever reaches our port may name a key: it is one that nobody guesses. */
+		/* Any process that reaches our port may name a key: it must not be predictable. */
 		if (!ivs_numbers_ready(&ce->keys))
 			return false;
 		key = ivs_numbers_take(&ce->keys);
@@ -52,7 +52,7 @@ void ivs_core_hide(struct ivs_tx *tx)
 	tx->core_mr = NULL;
 }
 
-/* Its receive's memory, as far as it takes len bytes. Returns how many pieces. */
+/* Returns the pieces of the receive's memory for the first len bytes in iov, and their number. */
 static size_t target(const struct ivs_rx *rx, size_t len, struct iovec *iov)
 {
 	size_t n = 0, i;
@@ -99,7 +99,7 @@ bool ivs_core_fetch(struct ivs_msg *msg, size_t len)
 	f->len = len;
 	f->addr = (uintptr_t) msg->iov[0].iov_base;
 	f->key = msg->number;
-	/* Each in its turn. */
+	/* In order: not before reads that wait. */
 	if (ivs_list_empty(&ce->stalled))
 		ret = post(ce, f);
 	if (ret && ret != -FI_EAGAIN) {

@@ -8,7 +8,7 @@
 #include "remote/core_ep.h"
 #include "remote/knock.h"
 
-/* The peer's listening socket; 0: its address is none. */
+/* Sets *to to the peer's listening socket. Returns its length, or 0 if its address is not a socket's. */
 static socklen_t listener(const struct ivs_peer *peer, struct sockaddr_storage *to)
 {
 	const struct core_ep *ce = peer->ep->core;

@@ -3,7 +3,7 @@
 #include "base/lib.h"
 #include "remote/named.h"
 
-/* Keeps of a list what a provider of that name offers. */
+/* Reduces a list to the entries of the provider with this name. */
 static void keep_only(struct fi_info **info, const char *name)
 {
 	struct fi_info *f;
@@ -29,8 +29,8 @@ int ivs_named(uint32_t version, uint64_t flags, struct fi_info *hints, struct fi
 	if (ret != -FI_ENODATA || !end)
 		return ret;
 	/*
-	 * Intel MPI's libfabric (seen: 2.4.0-impi) finds nothing by two parts. By the first one it
-	 * finds all that is layered on it.
+	 * Intel MPI's libfabric (seen: 2.4.0-impi) finds nothing by a name of two parts. By the first part it finds all
+	 * providers that are layered on it.
 	 */
 	*end = 0;
 	ret = ivs_lib.getinfo(version, NULL, NULL, flags, hints, info);

@@ -1,4 +1,4 @@
-/* What libfabric offers by a core provider's name. */
+/* Asks libfabric for a core provider by its name. */
 #ifndef IVS_NAMED_H
 #define IVS_NAMED_H
 
@@ -7,9 +7,9 @@
 #include <rdma/fabric.h>
 
 /*
- * fi_getinfo() for the provider that hints name, with that version and those flags. A name of two parts,
- * "verbs;ofi_rxm", is found where the library finds it by its first part only. hints are changed
- * then. Returns 0, or what fi_getinfo() returns.
+ * Calls fi_getinfo() for the provider that hints name, with this version and these flags. A name of two parts,
+ * "verbs;ofi_rxm", is also found if the library finds it only by its first part; hints are changed during the call.
+ * Returns 0, or the result of fi_getinfo().
  */
 int ivs_named(uint32_t version, uint64_t flags, struct fi_info *hints, struct fi_info **info);
 

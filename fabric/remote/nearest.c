@@ -7,9 +7,9 @@
 
 #include "remote/nearest.h"
 
-#define NODES 1024 /* of a host: the kernel has no more */
+#define NODES 1024 /* NUMA nodes of a host: the kernel supports no more */
 
-/* The first line of the file sys/dir/name/last, without its end; false if there is none. */
+/* Reads the first line of the file sys/dir/name/last, without its end. Returns false if there is none. */
 static bool line_of(char *to, size_t size, const char *sys, const char *dir, const char *name, const char *last)
 {
 	char path[512];
@@ -30,7 +30,10 @@ static bool line_of(char *to, size_t size, const char *sys, const char *dir, con
 	return true;
 }
 
-/* The NUMA node of an RDMA device, -1: unknown. Soft RoCE is where the card of its interface is. */
+/*
+ * Returns the NUMA node of an RDMA device, or -1 if unknown. For soft RoCE it is the node of its network interface's
+ * card.
+ */
 static long node_of(const char *sys, const char *name)
 {
 	char text[32], net[64], *end;
@@ -44,7 +47,7 @@ static long node_of(const char *sys, const char *name)
 	return end == text || node < 0 || node >= NODES ? -1 : node;
 }
 
-/* Is one of the CPUs in a list of the kernel's, as "0-3,8", in the set? */
+/* Returns true if one of the CPUs in a list in the kernel's format, such as "0-3,8", is in the set. */
 static bool any_of(const char *list, const cpu_set_t *cpus)
 {
 	while (*list) {
@@ -63,7 +66,7 @@ static bool any_of(const char *list, const cpu_set_t *cpus)
 	return false;
 }
 
-/* May the rank run on the node? */
+/* Returns true if the rank may run on the node. */
 static bool runs_on(const char *sys, long node, const cpu_set_t *cpus)
 {
 	char name[32], list[4096];

@@ -2,9 +2,9 @@
 #include "remote/core_ep.h"
 #include "remote/passthrough.h"
 
-/* Not constants of speed: requests are used again, and a peek that polled more often would wait, which it must not. */
+/* Not tuning constants: requests are reused, and a peek that polled more often would block, which it must not. */
 #define BLOCK	   32 /* requests allocated at once: some KiB, freed with the endpoint */
-#define PEEK_POLLS 4  /* before FI_PEEK reports that there is nothing */
+#define PEEK_POLLS 4  /* polls before FI_PEEK reports no message */
 
 bool ivs_passthrough_more(struct core_ep *ce, bool room)
 {
@@ -36,12 +36,12 @@ void ivs_passthrough_free(struct core_ep *ce)
 	free(ce->to);
 }
 
-/* The next message to or from addr, which is peer, may go the short way. */
+/* Enters peer under addr, so that the next message to or from it may use the short path. */
 static void learn(struct core_ep *ce, fi_addr_t addr, struct ivs_peer *peer, bool ready)
 {
 	struct passthrough_to *to;
 
-	/* 2^20 are more than any job's. */
+	/* 2^20 are more than any job has. */
 	if (!peer->ep->passthrough || addr >= 1U << 20)
 		return;
 	to = ivs_table_grow(ce->to, &ce->to_size, addr, sizeof(*to));
@@ -153,7 +153,7 @@ ssize_t ivs_passthrough_send(struct ivs_peer *peer, const struct iovec *iov, siz
 static void refuse(struct ivs_ep *ep, const struct passthrough *t, uint64_t flags, size_t len, size_t olen, int err)
 {
 	ivs_cq_error(ep->rx_cq, t->user, flags, len, t->buf, 0, t->tag, olen, err);
-	/* A peek counts nothing. */
+	/* A peek is not counted. */
 	if (t->op.kind == OP_PASSTHROUGH_RECV)
 		ivs_cntr_fail(ep->cntr[IVS_CNTR_RECV]);
 }
@@ -179,7 +179,7 @@ ssize_t ivs_passthrough_recv(struct ivs_ep *ep, const struct iovec *iov, size_t 
 		if (peer->channel != IVS_CHAN_DEAD)
 			learn(ce, src, peer, false);
 	}
-	/* What was claimed is known to the core provider by the context of the claim. */
+	/* The core provider identifies a claimed message by the context of the claim. */
 	t = flags & FI_CLAIM && !(flags & FI_PEEK) ? ((struct fi_context *) context)->internal[0]
 						   : ivs_passthrough_get(ce, false);
 	if (!t)
@@ -221,7 +221,7 @@ ssize_t ivs_passthrough_recv(struct ivs_ep *ep, const struct iovec *iov, size_t 
 	if (t->op.kind == OP_PASSTHROUGH_RECV)
 		ivs_list_add(&ce->receives, &t->link);
 	else
-		/* The answer is there, behind what has come before. */
+		/* The answer is in the queue, after earlier completions. */
 		for (err = 0; err < PEEK_POLLS && ivs_core_poll(ep); err++)
 			;
 	return 0;
@@ -263,7 +263,7 @@ void ivs_passthrough_known(struct core_ep *ce, struct ivs_peer *peer)
 {
 	struct ivs_peer **known;
 
-	/* An index, as we asked for; 2^20 of them are more than any job's. */
+	/* An index, because an AV of type FI_AV_TABLE was requested; 2^20 of them are more than any job has. */
 	if (!ce->core->tagged || peer->core.addr >= 1U << 20)
 		return;
 	known = ivs_table_grow(ce->known, &ce->known_size, peer->core.addr, sizeof(struct ivs_peer *));
@@ -325,7 +325,7 @@ void ivs_passthrough_done(struct ivs_ep *ep, struct op *op, const struct fi_cq_t
 	} else {
 		ivs_cq_add(ep->rx_cq, t->user, flags, e->len, NULL, e->data, e->tag, who(ce, src));
 		if (op->claims) {
-			/* Kept for the receive that takes it. */
+			/* Kept for the receive that uses it. */
 			((struct fi_context *) t->user)->internal[0] = t;
 			return;
 		}
@@ -358,7 +358,7 @@ void ivs_passthrough_failed(struct ivs_ep *ep, struct op *op, const struct fi_cq
 		err = FI_EIO;
 	if (err == FI_ETRUNC)
 		t->tag = e->tag;
-	/* How much was cut off not every provider says. */
+	/* Not every provider reports the number of truncated bytes. */
 	refuse(ep, t, FI_RECV | FI_TAGGED, err == FI_ETRUNC ? t->len : 0, e->olen, err);
 	ivs_passthrough_put(ce, t);
 }

@@ -1,22 +1,22 @@
 /*
- * The calls that MPIs make all the time, of an endpoint without a region: what is as plain
- * as nearly all of them goes straight to the core provider and back. All other calls are left to
- * tagged.c and passthrough.c. Most of what this costs is code and data that system calls have
- * put out of the cache since the last time, so that this is short rather than general.
+ * The calls that MPIs use most, for an endpoint without a region: the plain ones, which are nearly all, are passed
+ * directly to the core provider and back. All other calls are left to tagged.c and passthrough.c. Most of the cost is
+ * code and data that system calls have evicted from the cache since the last call, so that this code is short rather
+ * than general.
  */
 #include "remote/core_ep.h"
 #include "remote/passthrough.h"
 
-/* Flags of a send that ask for more than its completion. */
+/* Flags of a send that request more than its completion. */
 #define SPECIAL (FI_INJECT | FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE | FI_REMOTE_CQ_DATA | FI_FENCE)
 
-/* The peer at dest. NULL: it is not known, or may not be sent to yet. */
+/* Returns the peer at dest, or NULL if it is not known, or may not be sent to yet. */
 static inline struct passthrough_to *known(const struct core_ep *ce, fi_addr_t dest)
 {
 	return likely(dest < ce->to_size && ce->to[dest].ready) ? &ce->to[dest] : NULL;
 }
 
-/* Of memory that is free when this returns. data: CQ data, or NULL. */
+/* Sends memory that is free when this returns. data: CQ data, or NULL. Returns 0 or a negative error. */
 static inline ssize_t inject(struct ivs_ep *ep, struct core_ep *ce, struct passthrough_to *to, const void *buf,
 			     size_t len, uint64_t tag, const uint64_t *data)
 {
@@ -32,7 +32,7 @@ static inline ssize_t inject(struct ivs_ep *ep, struct core_ep *ce, struct passt
 	return ret == -FI_EAGAIN ? ret : -FI_EIO;
 }
 
-/* Of buf, or with copy of a copy of it. */
+/* Sends buf, or with copy a copy of it. Returns 0 or a negative error. */
 static inline ssize_t post(struct core_ep *ce, struct passthrough_to *to, const void *buf, size_t len, uint64_t tag,
 			   const uint64_t *data, void *context, bool wanted, bool copy)
 {
@@ -60,7 +60,7 @@ static inline ssize_t post(struct core_ep *ce, struct passthrough_to *to, const 
 	return ret == -FI_EAGAIN ? ret : -FI_EIO;
 }
 
-/* Returns false if it is not plain. */
+/* Injects a message; *ret is the result. Returns false if the call is not plain. */
 static inline bool do_inject(struct ivs_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t tag,
 			     const uint64_t *data, ssize_t *ret)
 {
@@ -103,7 +103,7 @@ static inline bool do_send(struct ivs_ep *ep, const void *buf, size_t len, fi_ad
 	return true;
 }
 
-/* The calls that take what is not plain. */
+/* Returns the calls that handle everything that is not plain. */
 static inline struct fi_ops_tagged *general(struct fid_ep *fid)
 {
 	const struct core_ep *ce = ivs_entry(fid, struct ivs_ep, fid)->core;

@@ -1,7 +1,8 @@
 /*
- * Messages to and from ranks on other hosts, as they are on the wire: each carries a head with its number, and they are
- * handled in the order of those. What has come before its turn, or finds no room, is held. A short message goes without a
- * completion of the core provider's; whether it has arrived, the peer's next one says, or the answer to a question.
+ * Messages to and from ranks on other hosts, in their format on the wire: each has a head with its number, and they are
+ * handled in the order of the numbers. A message that arrives out of order, or finds no room, is held. A short message
+ * is sent without a completion of the core provider; whether it has arrived is known from the peer's next one, or from
+ * the answer to a question.
  */
 #include <sys/socket.h>
 
@@ -15,9 +16,9 @@ int ivs_wire_post(struct core_ep *ce, struct buffer *b)
 }
 
 /*
- * Has all arrived that went before? That is asked by a write of no bytes, to no address: the peer's device answers it in
- * its turn, and its program does not see it. A message might come while the program closes its endpoint, which libfabric
- * 1.17's ofi_rxm over verbs does not survive.
+ * Asks whether all earlier messages have arrived, by a write of no bytes, to no address: the peer's device answers it
+ * in order, and its program does not see it. A message might arrive while the program closes its endpoint, which
+ * libfabric 1.17's ofi_rxm over verbs does not survive.
  */
 ssize_t ivs_wire_ask(struct ivs_peer *peer)
 {
@@ -50,7 +51,7 @@ bool ivs_core_check(struct ivs_peer *peer)
 {
 	ssize_t ret;
 
-	/* Mostly the next message says it. */
+	/* Mostly the next message confirms it. */
 	if (!peer->core.unsure || peer->core.asked || peer->core.checked != peer->core.sent) {
 		peer->core.checked = peer->core.sent;
 		peer->core.lost_ms = 0;
@@ -63,15 +64,15 @@ bool ivs_core_check(struct ivs_peer *peer)
 		peer->core.lost_ms = 0;
 		return true;
 	}
-	/* The message had a connection. */
+	/* The message had a connection, so that a question must be possible again. */
 	if (!peer->core.lost_ms)
 		peer->core.lost_ms = ivs_now_ms();
 	return ivs_now_ms() - peer->core.lost_ms < ivs_param.timeout;
 }
 
 /*
- * The core provider itself gathers a message that it copies at once anyway: 540 of 27,200 instructions less at 16 KiB. Its
- * completion has still to come.
+ * Lets the core provider gather a message that it copies at once anyway, which saves 540 of 27,200 instructions at 16
+ * KiB. Its completion is still to come.
  */
 static __attribute__((noinline)) ssize_t send_gathered(struct core_ep *ce, struct buffer *b, size_t head, void *payload,
 						       size_t len, fi_addr_t to)
@@ -83,9 +84,9 @@ static __attribute__((noinline)) ssize_t send_gathered(struct core_ep *ce, struc
 }
 
 /*
- * A short message goes without a completion, which would take 116 of 7,332 instructions (8 B), unless the one before it
- * did and may not have arrived. The peer's next message says how many it has handled. Else the completion of our own next
- * one says it, or that of a question.
+ * Sends a message. A short one has no completion, which would cost 116 of 7,332 instructions (8 B), unless the one
+ * before it had none either and may not have arrived. The peer's next message states how many it has handled. Otherwise
+ * the completion of our next message confirms it, or that of a question.
  */
 static int send_wire(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag, const void *fixed,
 		     uint16_t fixed_len, const struct iovec *iov, size_t count, size_t offset, size_t len)
@@ -131,7 +132,7 @@ static int send_wire(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t 
 	ce->free = b->next;
 	if (op != OP_HELLO)
 		peer->core.sent++;
-	/* Its own completion is that of those before it, too. */
+	/* Its own completion also confirms the messages before it. */
 	peer->core.unsure = false;
 	return 0;
 }
@@ -143,8 +144,8 @@ int ivs_core_send(struct ivs_peer *peer, const struct ivs_packet *pkt)
 }
 
 /*
- * Has it the form of our own one? Once libfabric 1.17's AV has seen an address of another family, it takes none any
- * more.
+ * Returns true if the address has the form of our own. Once libfabric 1.17's AV has seen an address of another family,
+ * it accepts no more addresses.
  */
 static bool alike(const struct core_ep *ce, const struct ivs_addr *addr, const struct ivs_addr *own)
 {
@@ -194,7 +195,7 @@ int ivs_core_connect(struct ivs_peer *peer)
 		return -FI_EHOSTUNREACH;
 	ce->busy = true;
 	peer->piece = PIECE;
-	/* Our address, before anything else. */
+	/* Our address is sent before anything else. */
 	return send_wire(peer, OP_HELLO, 0, 0, NULL, 0, &iov, 1, 0, sizeof(peer->ep->addr));
 }
 
@@ -224,12 +225,15 @@ static void hello(struct ivs_ep *ep, uint64_t uid, const uint8_t *payload, size_
 	p->core.uid = uid;
 	p->core.next = ce->by_uid[uid & (IVS_CORE_CHAINS - 1)];
 	ce->by_uid[uid & (IVS_CORE_CHAINS - 1)] = p;
-	/* A receive that takes its message could not be ended: no answer would reach it, and nothing can be read from it. */
+	/*
+	 * A receive of its message could not be completed: an answer could not reach it, and nothing can be read from
+	 * it.
+	 */
 	if (!ivs_core_address(p))
 		p->broken = true;
 }
 
-/* Returns false if the message has to wait for another, or for room. */
+/* Handles a message. Returns false if it has to wait for another, or for room. */
 static bool handle(struct ivs_ep *ep, struct buffer *b)
 {
 	struct core_ep *ce = ep->core;
@@ -256,7 +260,7 @@ static bool handle(struct ivs_ep *ep, struct buffer *b)
 		return true;
 	if (w.seen == peer->core.sent)
 		peer->core.unsure = false;
-	/* Not more ahead than there are buffers, and never an old one. */
+	/* Not further ahead than there are buffers, and never an old one. */
 	if (w.seq != peer->core.seen)
 		return w.seq - peer->core.seen > IVS_CORE_BUFFERS;
 	rts = w.op == IVS_OP_TAGGED_RTS || w.op == IVS_OP_MSG_RTS;
@@ -272,7 +276,7 @@ static bool handle(struct ivs_ep *ep, struct buffer *b)
 	return true;
 }
 
-/* Says of each rank that has messages here whether the one whose turn it is, is here, too; forgets it again with false. */
+/* Marks the ranks whose next message is held, or with note false clears the marks. */
 static void note_turns(struct core_ep *ce, bool note)
 {
 	struct ivs_peer *peer;
@@ -288,9 +292,10 @@ static void note_turns(struct core_ep *ce, bool note)
 }
 
 /*
- * Every buffer holds a message that has to wait, and nothing can come. Where the first one of a rank waits for room, the others
- * wait for it. A first one that is not here had its buffer before the others: it is on its way, or it never was sent. So whoever
- * has only others here lies, and the other ranks get the buffers.
+ * Refuses held messages when every buffer holds one, so that nothing can arrive. If the next message of a rank is held,
+ * it waits for room, and the rank's others wait for it. A next message that is not held had its buffer before the
+ * others: it is in flight, or was never sent. Therefore a rank that has only others here is at fault, and its buffers
+ * are given to the other ranks.
  */
 static void refuse_held(struct ivs_ep *ep)
 {
@@ -336,7 +341,7 @@ int ivs_wire_held(struct ivs_ep *ep)
 		ce->held_count--;
 		ivs_wire_post(ce, b);
 		done++;
-		/* It may have been what others were waiting for. */
+		/* Others may have been waiting for it. */
 		at = &ce->held;
 	}
 	if (unlikely(ce->held_count == IVS_CORE_BUFFERS) && !b)

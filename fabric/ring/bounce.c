@@ -1,9 +1,9 @@
 /*
- * Buffers are taken one behind the other, round the pool. So a byte of it is written again only after all others were.
- * By then it has left the caches of both cores for the one that they share. What is written again sooner is still in
- * the cache of the core that has read it, and each line has to be fetched from there: 4 to 16 KiB in a row had two to three
- * times less bandwidth, and took one and a half times as long (Zen 4).
- * At first only a part of the pool is gone round, since a page that is new costs more than that. It grows with what is sent.
+ * Buffers are allocated one after the other around the pool, so that a byte is written again only after all others
+ * were. By then it has left the caches of both cores for the one that they share. Memory that is reused sooner is still
+ * in the cache of the core that read it, and each line has to be fetched from there: streams of 4 to 16 KiB had two to
+ * three times less bandwidth, and messages needed one and a half times as long (Zen 4). At first only a part of the
+ * pool is used, because a new page costs more than that. The part grows with the amount sent.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +14,12 @@
 #include "ring/bounce.h"
 #include "tune.h"
 
-#define MORE   UINT8_MAX /* a page of a buffer, but its first */
-#define SHARED 0x80	 /* with the pages of a buffer: its first page is the last of the one before, too */
+#define MORE   UINT8_MAX /* marks a page of a buffer other than its first */
+#define SHARED 0x80	 /* flag: the first page is also the last one of the buffer before */
 
 /*
- * Where in its page the first of a row of packed buffers begins. A CPU takes a load for one of what was just stored if both lie
- * alike in their pages, and users' data mostly lies at a page's begin, or 16 bytes behind it.
+ * Offset in its page of the first in a series of packed buffers. A CPU mistakes a load for one of a recent store if
+ * both have the same offset in their pages, and users' data mostly starts at the begin of a page, or 16 bytes after it.
  */
 #define PACKED_FIRST (2048 + NM_LAYOUT_LINE)
 
@@ -48,13 +48,13 @@ static uint32_t pages_for(size_t bytes)
 	return bytes ? (uint32_t) ((bytes + NM_LAYOUT_PAGE - 1) / NM_LAYOUT_PAGE) : 1;
 }
 
-/* The pages of a buffer. */
+/* Returns the number of a buffer's pages. */
 static uint32_t pages_of(const struct ivs_bounce_pool *q, uint32_t bounce)
 {
 	return q->pages[bounce] & (uint8_t) ~SHARED;
 }
 
-/* How many pages are free from page at on, up to n, which is as many as there are or less. */
+/* Returns how many pages are free from page at on, up to n. The pool has at least n pages there. */
 static uint32_t free_pages(const struct ivs_bounce_pool *q, uint32_t at, uint32_t n)
 {
 	uint32_t row = 0;
@@ -70,7 +70,7 @@ static uint32_t free_pages(const struct ivs_bounce_pool *q, uint32_t at, uint32_
 	return row;
 }
 
-/* The first of n free pages in a row, from page at on and before page end. */
+/* Returns the first of n contiguous free pages, from page at on and before page end, or IVS_NO_BOUNCE. */
 static uint32_t find(const struct ivs_bounce_pool *q, uint32_t at, uint32_t end, uint32_t n)
 {
 	uint32_t row;
@@ -83,7 +83,10 @@ static uint32_t find(const struct ivs_bounce_pool *q, uint32_t at, uint32_t end,
 	return IVS_NO_BOUNCE;
 }
 
-/* More pages are gone round from now on. false: all are, or the others have no memory. */
+/*
+ * Extends the part of the pool that is used. Returns false if it is the whole pool, or the kernel has no memory for
+ * more.
+ */
 static bool grow(struct ivs_home *h)
 {
 	struct ivs_bounce_pool *q = &h->pool;
@@ -96,7 +99,7 @@ static bool grow(struct ivs_home *h)
 	return true;
 }
 
-/* Makes a buffer of n pages from page bounce on, of which all but perhaps the first are free. */
+/* Allocates a buffer of n pages from page bounce on. All of them are free except perhaps the first. */
 static void take(struct ivs_bounce_pool *q, uint32_t bounce, uint32_t n)
 {
 	memset(q->pages + bounce, MORE, n);
@@ -105,7 +108,7 @@ static void take(struct ivs_bounce_pool *q, uint32_t bounce, uint32_t n)
 	q->next = bounce + n;
 }
 
-/* The first of n free pages in a row, behind what was taken last if they are there. */
+/* Returns the first of n contiguous free pages, directly after the last buffer if possible, or IVS_NO_BOUNCE. */
 static uint32_t search(struct ivs_home *h, uint32_t n)
 {
 	struct ivs_bounce_pool *q = &h->pool;
@@ -134,7 +137,7 @@ uint32_t ivs_bounce_alloc(struct ivs_home *h, size_t bytes)
 	return bounce;
 }
 
-/* Where a buffer may begin behind the last one, whose last page may be its first. IVS_NO_BOUNCE: not there. */
+/* Returns the offset where a buffer may begin after the last one, whose last page it may share, or IVS_NO_BOUNCE. */
 static uint32_t behind(const struct ivs_bounce_pool *q, size_t bytes)
 {
 	uint32_t at = (q->end + NM_LAYOUT_LINE - 1) / NM_LAYOUT_LINE * NM_LAYOUT_LINE + NM_LAYOUT_LINE, page, end;
@@ -200,7 +203,7 @@ void ivs_bounce_free(struct ivs_home *h, uint32_t bounce)
 
 	last = q->pages + bounce + n - 1;
 	if (n > 1 && *last != MORE) {
-		/* Another buffer begins there. */
+		/* Another buffer begins in the last page. */
 		*last &= (uint8_t) ~SHARED;
 		n--;
 	}

@@ -16,7 +16,7 @@ void (*ivs_copy_nt)(void *dst, const void *src, size_t len);
 #include <cpuid.h>
 #include <immintrin.h>
 
-/* The last piece may overlap the one before. */
+/* Copies with vectors. The last piece may overlap the one before. */
 __attribute__((target("avx"))) static void copy_avx(void *dst, const void *src, size_t len)
 {
 	char *d = dst;
@@ -55,7 +55,7 @@ __attribute__((target("avx"))) static void copy_avx(void *dst, const void *src, 
 }
 
 /*
- * `rep movsb` does not read what it overwrites: faster where that lies in another core's
+ * Copies with `rep movsb`, which does not read what it overwrites: faster where the destination is in another core's
  * cache, or in none.
  */
 static void string(void *dst, const void *src, size_t len)
@@ -81,7 +81,7 @@ static void copy_string(void *dst, const void *src, size_t len)
 		string(dst, src, len);
 }
 
-/* The same for AMD's, which start faster. */
+/* Like copy_string for AMD CPUs, whose `rep movsb` starts faster. */
 static void copy_string_amd(void *dst, const void *src, size_t len)
 {
 	if (len < IVS_STRING_MIN_AMD)
@@ -91,8 +91,8 @@ static void copy_string_amd(void *dst, const void *src, size_t len)
 }
 
 /*
- * Of one copy after another, each with some work between, a core overlaps less than of one
- * long one: the work's stores wait in the same row. So all lines are asked for before.
+ * Writes a bounce buffer. Of several short copies with some work in between, a core overlaps less than of one long
+ * copy, because the work's stores wait in the same store buffer. Therefore all lines are requested beforehand.
  */
 static void put_string(void *dst, const void *src, size_t len)
 {
@@ -107,7 +107,7 @@ static void put_string(void *dst, const void *src, size_t len)
 	memcpy(dst, src, len);
 }
 
-/* The same for AMD's: a line that is fetched for writing is no faster there, and vectors are to start with. */
+/* Like put_string for AMD CPUs, where fetching a line for writing does not help, and vectors start faster. */
 static void put_string_amd(void *dst, const void *src, size_t len)
 {
 	if (len < IVS_PUT_MIN_AMD)
@@ -116,7 +116,7 @@ static void put_string_amd(void *dst, const void *src, size_t len)
 		string(dst, src, len);
 }
 
-/* As copy_avx, but lines go to memory at once, and none is fetched to be written. */
+/* Like copy_avx, but writes lines to memory at once, without fetching them first. */
 __attribute__((target("avx"))) static void copy_nt(void *dst, const void *src, size_t len)
 {
 	size_t head = -(uintptr_t) dst & 31;
@@ -139,11 +139,11 @@ __attribute__((target("avx"))) static void copy_nt(void *dst, const void *src, s
 	}
 	_mm256_zeroupper();
 	ivs_copy_small(d, s, len);
-	/* Without it they are not ordered with the word that announces them. */
+	/* Without the fence they are not ordered with the word that announces them. */
 	_mm_sfence();
 }
 
-/* Is this CPU one whose instructions QEMU makes up, where string instructions are slow? */
+/* Returns true if QEMU emulates this CPU's instructions (TCG), where string instructions are slow. */
 static bool emulated(void)
 {
 	unsigned int a, b, c, d;
@@ -164,9 +164,9 @@ static bool amd(void)
 }
 
 /*
- * AMD's string instructions before Zen 5 (seen on Zen 3, reported of Zen 4: glibc bug 30994) take thirty times as
- * long where the destination lies 1 to 31 bytes behind the source, but for whole pages: as it is
- * between a bounce buffer and a large buffer of malloc's. Elsewhere they are no faster than vectors there.
+ * Returns true for AMD CPUs before Zen 5 (seen on Zen 3, reported of Zen 4: glibc bug 30994). Their string instructions
+ * need thirty times as long if the destination is 1 to 31 bytes after the source, except for whole pages: this is the
+ * case between a bounce buffer and a large buffer of malloc. Elsewhere they are no faster than vectors on these CPUs.
  */
 static bool slow_string(void)
 {

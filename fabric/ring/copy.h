@@ -10,16 +10,16 @@
 #include "tune.h"
 
 /*
- * Copies len bytes that do not overlap, as is best between two cores for that length:
- * the C library's memcpy is slow for some of them, and much slower under TCG.
+ * Copies len bytes that do not overlap, in the fastest way between two cores for that length: the C library's memcpy is
+ * slow for some lengths, and much slower under TCG.
  */
 extern void (*ivs_copy_large)(void *dst, const void *src, size_t len);
-/* Likewise, for memory that the other side reads at some later time. */
+/* Like ivs_copy_large, for memory that the other side reads at some later time. */
 extern void (*ivs_copy_put)(void *dst, const void *src, size_t len);
-/* Likewise, non-temporally, to memory; nontemporal.h says when. NULL: not on this CPU. */
+/* Copies like ivs_copy_large, but non-temporally, to memory; nontemporal.h explains when. NULL: not on this CPU. */
 extern void (*ivs_copy_nt)(void *dst, const void *src, size_t len);
 
-/* Chooses them for this CPU. */
+/* Chooses these functions for this CPU. */
 void ivs_copy_init(void);
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -28,7 +28,7 @@ typedef uint32_t ivs_u32a __attribute__((may_alias, aligned(1)));
 typedef uint16_t ivs_u16a __attribute__((may_alias, aligned(1)));
 typedef long long ivs_v2 __attribute__((vector_size(16), may_alias, aligned(1)));
 
-/* As memcpy, for lengths mostly below some hundred bytes: no call, few branches. */
+/* Copies like memcpy, for lengths mostly below some hundred bytes: no call, few branches. */
 static inline void ivs_copy_small(void *dst, const void *src, size_t len)
 {
 	char *d = dst;
@@ -74,7 +74,7 @@ static inline void ivs_copy_small(void *dst, const void *src, size_t len)
 static inline void ivs_prefetch_own(void *line)
 {
 #if defined(__x86_64__) && defined(__GNUC__)
-	/* The compiler's own would only read it, for CPUs that were made before this one. */
+	/* The compiler's builtin would fetch it only for reading, for CPUs older than this one. */
 	__asm__ volatile("prefetchw %0" : : "m"(*(char *) line));
 #else
 	__builtin_prefetch(line, 1);
@@ -89,7 +89,7 @@ static inline void ivs_copy(void *dst, const void *src, size_t len)
 		ivs_copy_large(dst, src, len);
 }
 
-/* Bytes in count pieces. */
+/* Returns the bytes in count pieces. */
 static inline size_t ivs_iov_bytes(const struct iovec *iov, size_t count)
 {
 	size_t i, sum = 0;
@@ -99,10 +99,10 @@ static inline size_t ivs_iov_bytes(const struct iovec *iov, size_t count)
 	return sum;
 }
 
-/* Copies up to len bytes, from byte offset of the pieces on, to buf. Returns how many. */
+/* Copies up to len bytes, from byte offset of the pieces on, to buf. Returns the number of bytes copied. */
 size_t ivs_iov_gather(void *buf, size_t len, const struct iovec *iov, size_t count, size_t offset);
 
-/* Copies up to len bytes from buf into the pieces, from byte offset on. Returns how many. */
+/* Copies up to len bytes from buf into the pieces, from byte offset on. Returns the number of bytes copied. */
 size_t ivs_iov_scatter(const struct iovec *iov, size_t count, size_t offset, const void *buf, size_t len);
 
 #endif /* IVS_COPY_H */

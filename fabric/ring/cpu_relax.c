@@ -1,9 +1,9 @@
-/* How long `pause` takes on this CPU. */
+/* Measures how long `pause` lasts on this CPU. */
 #include "ring/cpu_relax.h"
 #include "tune.h"
 
-#define PAUSES 8 /* at once, so that reading the clock (20 cycles or more) adds little to each */
-#define TURNS  8 /* such measurements: what disturbs one disturbs not all */
+#define PAUSES 8 /* pauses per measurement, so that reading the clock (20 cycles or more) adds little to each */
+#define TURNS  8 /* measurements: a disturbance does not affect all of them */
 
 bool ivs_pause_is_short;
 

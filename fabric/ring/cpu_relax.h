@@ -7,10 +7,12 @@
 #include "base/cycles.h"
 #include "tune.h"
 
-/* `pause` takes about as long, and leaves the core to its other thread; on some CPUs it takes more. */
+/*
+ * `pause` lasts about as long as needed, and leaves the core to its other thread. On some CPUs it lasts longer (false).
+ */
 extern bool ivs_pause_is_short;
 
-/* Measures it, once. */
+/* Measures `pause` once. */
 void ivs_cpu_relax_init(void);
 
 static inline void ivs_cpu_relax(void)
@@ -23,7 +25,7 @@ static inline void ivs_cpu_relax(void)
 		return;
 	}
 	until = ivs_cycles() + IVS_RELAX_CYCLES;
-	/* Reading the clock takes 20 cycles or more. The loop ends even if the clock was set back. */
+	/* Reading the clock needs 20 cycles or more. The loop ends even if the clock was set back. */
 	for (i = 0; i < IVS_RELAX_CYCLES / 10 && (int64_t) (ivs_cycles() - until) < 0; i++)
 		;
 }

@@ -1,9 +1,8 @@
 /*
- * The doorbell wakes ranks of this VM that sleep. A sleeping rank has a socket of its own. A rank that
- * sends it something meanwhile rings there. The socket's name follows from the
- * region's key: nothing in the region says whom to wake, only that somebody sleeps, and a
- * wrong word costs a system call. Other VMs cannot ring. They set a flag in the sleeper's slot, and its wait
- * timeouts are short.
+ * The doorbell wakes sleeping ranks of this VM. Each sleeping rank has a socket, and a rank that sends it something
+ * rings there. The socket's name follows from the region's key: the region does not state whom to wake, only that a
+ * rank sleeps, and a wrong word costs a system call. Other VMs cannot ring. They set a flag in the sleeper's slot, and
+ * its wait timeouts are short.
  */
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -16,7 +15,7 @@
 #include "ring/doorbell.h"
 #include "tune.h"
 
-/* In the abstract name space: no file, and of this network name space only. */
+/* Computes the socket's name, in the abstract name space: not a file, and visible only in this network name space. */
 static socklen_t name(const struct ivs_region *r, uint32_t slot, uint32_t epoch, struct sockaddr_un *addr)
 {
 	static const char what[] = "wake";
@@ -57,14 +56,14 @@ void ivs_doorbell_close(struct ivs_home *h)
 {
 	if (h->doorbell < 0)
 		return;
-	/* By name: a child of fork may hold the socket, too. */
+	/* Explicitly: a child of fork may also hold the socket, and closing it here would leave it in the epoll set. */
 	if (*h->wake >= 0)
 		epoll_ctl(*h->wake, EPOLL_CTL_DEL, h->doorbell, NULL);
 	close(h->doorbell);
 	h->doorbell = IVS_NO_DOORBELL;
 }
 
-/* Bytes taken off a doorbell at once. A socket holds some 10; who rings on and on is not followed. */
+/* Bytes read from a doorbell at once. A socket holds some 10; a rank that rings forever is not followed. */
 #define DRAIN_MAX 16
 
 void ivs_doorbell_drain(struct ivs_home *h)
@@ -76,7 +75,10 @@ void ivs_doorbell_drain(struct ivs_home *h)
 		;
 }
 
-/* A full queue has been rung often enough. */
+/*
+ * Rings a peer's doorbell. Returns false if that is impossible; a full queue counts as success, because the peer was
+ * rung often enough.
+ */
 static bool rung(struct ivs_ring *r)
 {
 	struct ivs_home *h = r->home;
@@ -94,7 +96,7 @@ void __attribute__((noinline)) ivs_doorbell_ring(struct ivs_ring *r)
 {
 	struct nm_slot *s = &r->home->region->slots[r->slot];
 
-	/* One of its senders is enough. */
+	/* One sender is enough to wake the rank. */
 	if (!__atomic_exchange_n(&s->asleep, 0, __ATOMIC_ACQ_REL))
 		return;
 	if (r->deaf || !rung(r)) {

@@ -1,6 +1,6 @@
 /*
- * The shortest way of a message to its receiver: written at once into the ring, if it fits
- * there. proto/eager_receive.c is the other end of it. Whatever is not as simple is left to send.c.
+ * The shortest path of a message to its receiver: it is written at once into the ring, if it fits there.
+ * proto/eager_receive.c is the receiving end. Every other message is left to send.c.
  */
 #ifndef IVS_EAGER_SEND_H
 #define IVS_EAGER_SEND_H
@@ -9,10 +9,10 @@
 #include "tune.h"
 
 /*
- * In a row of messages, the lines of the next but few are made ours beforehand: the store
- * buffer would be full of messages that wait for theirs. In a ping-pong that only disturbs
- * the receiver, which polls the next message's first line. After a longer message the next one's other lines
- * are made ours while the reply is on its way.
+ * Fetches lines of later messages for writing. In a stream, these are the lines some messages ahead: otherwise the
+ * store buffer would be full of messages that wait for their lines. In a ping-pong that would only disturb the
+ * receiver, which polls the next message's first line; there, after a message of several lines, the next one's other
+ * lines are fetched while the reply is on its way.
  */
 static inline void ivs_own_ahead(struct ivs_ring *r, uint32_t lines, size_t len)
 {
@@ -30,7 +30,7 @@ static inline void ivs_own_ahead(struct ivs_ring *r, uint32_t lines, size_t len)
 	}
 }
 
-/* Has nothing come from it since the last message to it? */
+/* Returns true if the peer has sent nothing since the last message to it. */
 static inline bool ivs_in_row(const struct ivs_ring *r)
 {
 	return r->rx_head == r->row_rx;
@@ -47,14 +47,14 @@ static inline void ivs_ring_publish(struct ivs_ring *r, struct nm_line *l, uint3
 	r->tx_head += lines;
 	ivs_own_ahead(r, lines, len);
 	/*
-	 * A receiver that does not poll this ring in each call sees its activity
-	 * byte. No fence: what is missed between the two is found in turn.
+	 * A receiver that does not poll this ring in each call sees its activity byte. No fence: a message missed
+	 * between the two is found when the receiver next polls all rings.
 	 */
 	if (unlikely(!__atomic_load_n(&r->tx_ctl->polled, __ATOMIC_RELAXED)))
 		ivs_ring_notify(r);
 }
 
-/* What of a message's payload does not fit its first line: len bytes, not 0. */
+/* Writes the part of a message's payload that does not fit its first line: len bytes, not 0. */
 static inline void ivs_eager_send_more(struct ivs_ring *r, const uint8_t *src, size_t len)
 {
 	uint64_t pos = r->tx_head + 1;
@@ -70,8 +70,8 @@ static inline void ivs_eager_send_more(struct ivs_ring *r, const uint8_t *src, s
 }
 
 /*
- * Writes a message into this many free lines and publishes it. The first line is written
- * last: its receiver polls it all the time, and would take it back in between.
+ * Writes a message into this many free lines and publishes it. The first line is written last: its receiver polls it
+ * all the time, and would fetch it back in between.
  */
 static inline void ivs_eager_send_lines(struct ivs_ring *r, uint32_t lines, uint8_t op, uint64_t tag,
 					const uint64_t *data, const void *buf, size_t len)

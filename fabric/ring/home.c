@@ -1,4 +1,4 @@
-/* Claiming a slot with its area, and giving it back. */
+/* Claims and releases a slot with its area. */
 #include "region/heap.h"
 #include "ring/bounce.h"
 #include "ring/doorbell.h"

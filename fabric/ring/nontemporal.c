@@ -1,11 +1,10 @@
 /*
- * A copy into a bounce buffer fetches each of its lines from the cache of the receiver, which has read the
- * buffer's last piece. Between cores that share a cache nothing is faster. Between others, as two CCX or two
- * sockets, a non-temporal copy is: the line is written to memory and read from there. That is 15 GB/s in place
- * of 7, and half of the time of a message of 64 KiB (Zen 3; between two threads of a core 15 in place of 31).
- * Which of the two it is cannot be found in the topology: a VM may not see it, and may not stay where
- * it is. So the copies themselves are timed, for each receiver, at both ends: the receiver may pay
- * for what the sender saves.
+ * A copy into a bounce buffer fetches each of its lines from the cache of the receiver, which has read the buffer's
+ * last piece. Between cores that share a cache nothing is faster. Between others, such as two CCXs or two sockets, a
+ * non-temporal copy is: the line is written to memory and read from there. Such a copy reaches 15 GB/s instead of 7,
+ * and halves the time of a message of 64 KiB (Zen 3; between two threads of a core 15 instead of 31). The topology does
+ * not show which case applies: a VM may not see it, and may move. Therefore the copies themselves are timed, for each
+ * receiver, at both ends: the receiver may pay for the time that the sender saves.
  */
 #include "base/cycles.h"
 #include "base/param.h"
@@ -80,6 +79,6 @@ uint64_t ivs_nt_cycles(const struct ivs_nt *nt, const struct nm_ring_ctl *ctl, s
 	uint64_t read = __atomic_load_n(&ctl->cost[nt->way.on], __ATOMIC_RELAXED);
 	uint64_t more = write > read ? write : read, less = write > read ? read : write;
 
-	/* The slower end sets the pace; a fifth is for what is between the copies. */
+	/* The slower end sets the pace; a fifth is added for the work between the copies. */
 	return write && read ? (more * len + less * (piece < len ? piece : len)) / 1024 * 6 / 5 : 0;
 }

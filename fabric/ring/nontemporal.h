@@ -1,4 +1,4 @@
-/* Non-temporal copies, for ranks that share no cache with us. */
+/* Non-temporal copies, for ranks that share no cache with this one. */
 #ifndef IVS_NONTEMPORAL_H
 #define IVS_NONTEMPORAL_H
 
@@ -11,30 +11,30 @@
 #include "ring/copy.h"
 #include "tune.h"
 
-/* Pieces of messages to a peer and from it; way 0: in the caches, way 1: non-temporally. */
+/* Costs of pieces of messages to and from a peer; way 0: through the caches, way 1: non-temporally. */
 struct ivs_nt {
-	struct ivs_cost write[2]; /* ours into our bounce buffers */
-	struct ivs_cost read[2];  /* the peer's out of its bounce buffers, by us */
+	struct ivs_cost write[2]; /* our writes into our bounce buffers */
+	struct ivs_cost read[2];  /* our reads from the peer's bounce buffers */
 	struct ivs_adapt way;
 };
 
-/* Are copies timed? Not on a CPU that has one way only. */
+/* Returns true if copies are timed: not on a CPU that has one way only. */
 static inline bool ivs_nt_timed(void)
 {
 	return ivs_copy_nt;
 }
 
 /*
- * Copies len bytes, IVS_NT_MIN or more, into a bounce buffer, in the way that is the faster one for the
- * receiver whose ring has ctl, and now and then in the other one, to see. fresh: the bounce buffer was not
- * used before, and its timing says nothing. Returns IVS_F_NT and IVS_F_TIME as they are to be sent along.
+ * Copies len bytes, IVS_NT_MIN or more, into a bounce buffer in the faster way for the receiver whose ring has ctl. Now
+ * and then it measures the other way. fresh: the bounce buffer was not used before, which makes its timing useless.
+ * Returns the flags IVS_F_NT and IVS_F_TIME that are to be sent with the message.
  */
 uint8_t ivs_nt_copy(struct ivs_nt *nt, const struct nm_ring_ctl *ctl, void *dst, const void *src, size_t len,
 		    bool fresh);
 
 /*
- * Would the next ivs_nt_copy() be as any other copy is, and not timed? Then it counts as done: the caller makes that copy
- * by itself.
+ * Returns true if the next ivs_nt_copy() would be an ordinary copy that is not timed. It then counts as done, and the
+ * caller makes that copy.
  */
 static inline bool ivs_nt_plain(struct ivs_nt *nt)
 {
@@ -46,12 +46,12 @@ static inline bool ivs_nt_plain(struct ivs_nt *nt)
 	return true;
 }
 
-/* Reports to the sender how many cycles it took to read len bytes that came with these flags. */
+/* Reports to the sender how many cycles were needed to read len bytes that came with these flags. */
 void ivs_nt_report(struct ivs_nt *nt, struct nm_ring_ctl *ctl, uint8_t flags, uint64_t cycles, size_t len);
 
 /*
- * Estimates the cycles that a message of len bytes, in pieces of `piece` bytes, takes in the way that
- * is taken now, with both ends copying at the same time. 0: not known.
+ * Estimates the cycles of a message of len bytes, in pieces of `piece` bytes, in the current way, with both ends
+ * copying at the same time. Returns 0 if not known.
  */
 uint64_t ivs_nt_cycles(const struct ivs_nt *nt, const struct nm_ring_ctl *ctl, size_t len, size_t piece);
 

@@ -1,4 +1,4 @@
-/* Rings, one from each rank to each other that it talks to: made, found and written. */
+/* Creates, finds and writes rings. Each rank has one to each other rank that it talks to. */
 #include <sys/random.h>
 
 #include "base/lib.h"
@@ -10,20 +10,20 @@
 #include "ring/eager_send.h"
 #include "ring/nontemporal.h"
 
-/* A ring in our area whose receiver is gone. */
+/* The memory in our area of a ring whose receiver is gone. */
 struct ivs_ring_free {
 	struct ivs_ring_free *next;
 	uint64_t offset; /* in our area, bytes */
 	uint32_t shift;
 };
 
-/* Takes back the bounce buffers of the messages that were read. */
+/* Frees the bounce buffers of the messages that were read. */
 static void reap(struct ivs_ring *r)
 {
 	uint64_t tail = __atomic_load_n(&r->tx_ctl->tail, __ATOMIC_ACQUIRE);
 	struct ivs_home *h = r->home;
 
-	/* A receiver that counts beyond what was sent, or backwards, gains nothing. */
+	/* A receiver that counts beyond the messages sent, or backwards, gains nothing. */
 	if (tail - r->tx_tail > r->tx_head - r->tx_tail)
 		return;
 	for (; r->tx_held && r->tx_tail != tail; r->tx_tail++) {
@@ -79,7 +79,7 @@ uint32_t ivs_ring_seek(struct ivs_home *h, size_t bytes, bool row)
 	return ivs_bounce_seek(h, bytes, row);
 }
 
-/* Writes bytes from byte at of a message's payload on; at is any. */
+/* Writes len bytes of a message's payload, from its byte at on, which may be any. */
 static void write_bytes(struct ivs_ring *r, size_t at, const uint8_t *src, size_t len)
 {
 	uint64_t pos = r->tx_head;
@@ -112,8 +112,8 @@ static void write_bytes(struct ivs_ring *r, size_t at, const uint8_t *src, size_
 }
 
 /*
- * The bytes that are left free behind a bounce buffer. In a ping-pong the receiver's CPU has fetched lines behind the last message,
- * and they would have to be taken back for the next one.
+ * Returns the bytes that are left free after a bounce buffer. In a ping-pong the receiver's CPU has prefetched lines
+ * after the last message, and the sender would have to fetch them back for the next one.
  */
 static size_t gap_after(const struct ivs_ring *r, size_t len)
 {
@@ -130,7 +130,7 @@ bool ivs_eager_send(struct ivs_ring *r, uint8_t op, uint64_t tag, const uint64_t
 	return true;
 }
 
-/* Copies a piece of a message into a bounce buffer of ours. Returns the flags that say how. */
+/* Copies a piece of a message into one of our bounce buffers. Returns the flags that describe how. */
 static uint8_t fill(struct ivs_ring *r, uint32_t bounce, const struct ivs_packet *pkt)
 {
 	struct ivs_home *h = r->home;
@@ -164,7 +164,7 @@ int ivs_ring_send(struct ivs_ring *r, const struct ivs_packet *pkt)
 		if (unlikely(ref.page == IVS_NO_BOUNCE))
 			return -FI_EAGAIN;
 		ref.len = (uint32_t) pkt->len;
-		/* The bounce buffer comes back with the message's last line. */
+		/* The bounce buffer is freed together with the message's last line. */
 		ivs_ring_hold(r, lines, ref.page);
 		flags |= IVS_F_BOUNCE | fill(r, ref.page, pkt);
 		write_bytes(r, 0, (uint8_t *) &ref, sizeof(ref));
@@ -216,7 +216,7 @@ void ivs_ring_prefetch(const struct ivs_ring *r)
 		__builtin_prefetch(ivs_line_at(r->rx_ring, r->rx_head, r->rx_mask));
 }
 
-/* Finds room for a ring in our area: its offset, or 0. */
+/* Allocates room for a ring in our area. Returns its offset, or 0. */
 static uint64_t ring_alloc(struct ivs_home *h, uint32_t *shift)
 {
 	struct ivs_ring_free *f = h->unused;
@@ -254,7 +254,7 @@ int ivs_ring_open(struct ivs_ring *r)
 	r->tx_mask = (1U << shift) - 1;
 	r->tx_head = r->tx_tail = 0;
 	r->tx_held = 0;
-	/* Not foreseeable: an old reader of this memory takes nothing for its own. */
+	/* Not predictable: an old reader of this memory mistakes nothing in it for its own messages. */
 	if (getrandom(&r->tx_lap0, sizeof(r->tx_lap0), 0) != sizeof(r->tx_lap0))
 		r->tx_lap0 = (uint32_t) ivs_now_ms();
 	r->activity = &region->slots[r->slot].activity[h->slot % 64];
@@ -293,7 +293,7 @@ bool ivs_ring_find(const struct ivs_home *h, uint32_t slot, struct ivs_ring_foun
 	if (c.lines_log2 < IVS_RING_SHIFT_MIN || c.lines_log2 > IVS_RING_SHIFT_MAX || offset < region->geo.heap ||
 	    offset + NM_LAYOUT_RING_CTL + ((uint64_t) NM_LAYOUT_LINE << c.lines_log2) > region->geo.area_bytes) {
 		IVS_WARN(FI_LOG_EP_CTRL, "rank in slot %u: its ring is not in its area\n", slot);
-		/* Once: not each time we come by. */
+		/* Clear the entry, so that the warning is printed only once. */
 		__atomic_store_n((uint64_t *) (void *) conn, 0, __ATOMIC_RELAXED);
 		return false;
 	}

@@ -1,4 +1,6 @@
-/* The two rings between this rank and another one (docs/region.md). This part knows neither endpoints nor peers. */
+/*
+ * The two rings between this rank and another one (docs/region.md). This part depends on neither endpoints nor peers.
+ */
 #ifndef IVS_RING_H
 #define IVS_RING_H
 
@@ -12,47 +14,47 @@
 #include "tune.h"
 
 struct ivs_ring {
-	/* to the other rank; first what every message needs */
+	/* the ring to the other rank; fields that every message needs come first */
 	uint32_t tx_mask; /* lines - 1 */
 	uint32_t tx_shift;
 	uint32_t tx_lap0;
-	uint8_t *tx_ring; /* NULL: it is not open */
+	uint8_t *tx_ring; /* NULL: not open */
 	struct nm_ring_ctl *tx_ctl;
 	uint64_t tx_head;
-	uint64_t tx_tail;    /* what we know of the receiver's */
-	uint16_t *tx_bounce; /* by line: bounce buffer + 1 that goes free with it, 0: none */
-	uint32_t tx_held;    /* lines that have one */
-	uint8_t *activity;   /* the receiver's byte for us */
+	uint64_t tx_tail;    /* the last known tail of the receiver */
+	uint16_t *tx_bounce; /* by line: bounce buffer + 1 that is freed with it, 0: none */
+	uint32_t tx_held;    /* lines with a bounce buffer */
+	uint8_t *activity;   /* this rank's activity byte at the receiver */
 
-	/* from it */
-	uint8_t *rx_ring; /* NULL: there is none */
+	/* the ring from the other rank */
+	uint8_t *rx_ring; /* NULL: it has none */
 	struct nm_ring_ctl *rx_ctl;
 	uint64_t rx_head;
-	uint64_t rx_shown; /* tail as the sender knows it */
+	uint64_t rx_shown; /* the tail that the sender has been shown */
 	uint32_t rx_mask;
 	uint32_t rx_shift;
 	uint32_t rx_lap0;
 
-	uint64_t row_rx, row_tx; /* rx_head, and tx_head when it last changed */
+	uint64_t row_rx, row_tx; /* rx_head, and tx_head at the last change of rx_head */
 	struct ivs_home *home;
 	uint64_t run_head;    /* tx_head when the run began */
-	uint64_t spin_head;   /* tx_head when we began to wait for an answer (spin.h) */
-	uint64_t quiet_until; /* ivs_cycles() before which we do not poll */
-	uint32_t run;	      /* messages in a row, with none from us in between */
-	uint32_t run_bounced; /* home->bounced when a message with a bounce buffer last came in it, */
-	uint32_t used;	      /* when something came, in calls of who polls it */
-	bool came_long;	      /* if one has since the last poll that waited */
-	uint8_t spin_polls;   /* that are left for it */
-	uint8_t spin_misses;  /* in a row that did not come meanwhile */
-	uint8_t spin_skipped; /* not waited for, modulo 256 */
+	uint64_t spin_head;   /* tx_head when spinning for an answer began (spin.h) */
+	uint64_t quiet_until; /* value of ivs_cycles() before which the ring is not polled */
+	uint32_t run;	      /* messages received back-to-back since our last message */
+	uint32_t run_bounced; /* home->bounced at the run's last message with a bounce buffer */
+	uint32_t used;	      /* call of the poller in which the last message arrived */
+	bool came_long;	      /* a message with a bounce buffer arrived since the last pause in polling */
+	uint8_t spin_polls;   /* polls left in which to spin for the answer */
+	uint8_t spin_misses;  /* consecutive spins without an answer */
+	uint8_t spin_skipped; /* spins skipped, modulo 256 */
 
-	struct ivs_nt nt;     /* how pieces for it are copied */
+	struct ivs_nt nt;     /* how pieces for the peer are copied */
 	uint32_t slot, epoch; /* of the other rank */
-	bool deaf;	      /* we cannot wake it */
+	bool deaf;	      /* this rank cannot wake the other one */
 	struct ivs_list link; /* in home->rings while tx_ring is open */
 };
 
-/* The word that the line at head carries once it is written. */
+/* Returns the word that the line at head has once it is written. */
 static inline uint32_t ivs_lap_of(uint64_t head, uint32_t shift, uint32_t lap0)
 {
 	return 0x80000000U | ((uint32_t) (head >> shift) + lap0);
@@ -64,8 +66,8 @@ static inline struct nm_line *ivs_line_at(uint8_t *ring, uint64_t pos, uint32_t 
 }
 
 /*
- * Lines of a message, in pairs: a core that polls for the next message fetches the other
- * line of its pair as well, from under the sender's hands.
+ * Returns the lines of a message of len bytes. Lines are used in pairs: a core that polls for the next message also
+ * prefetches the other line of its pair, which the sender may be writing.
  */
 static inline uint32_t ivs_lines_for(size_t len)
 {
@@ -86,7 +88,7 @@ static inline void ivs_ring_get(struct ivs_ring *r, size_t at, uint8_t *dst, siz
 		ivs_copy_small(dst, first + at, len);
 		return;
 	}
-	/* All at once, not one after the other. */
+	/* Fetch all lines at once, not one after the other. */
 	for (i = n; i < len; i += NM_LINE_MORE_BYTES)
 		__builtin_prefetch(ivs_line_at(r->rx_ring, pos++, r->rx_mask));
 	ivs_copy_small(dst, first + at, n);
@@ -97,7 +99,7 @@ static inline void ivs_ring_get(struct ivs_ring *r, size_t at, uint8_t *dst, siz
 	}
 }
 
-/* Has a peer sent something whose ring is not polled in each call? */
+/* Returns true if a peer has sent something on a ring that is not polled in each call. */
 static inline bool ivs_any_activity(const struct nm_slot *me)
 {
 	const uint64_t *w = (const uint64_t *) (const void *) me->activity;
@@ -108,7 +110,7 @@ static inline bool ivs_any_activity(const struct nm_slot *me)
 	       __atomic_load_n(&w[6], __ATOMIC_RELAXED) | __atomic_load_n(&w[7], __ATOMIC_RELAXED);
 }
 
-/* The same of an eighth of them, in turn. */
+/* Like ivs_any_activity, for an eighth of the peers; turn selects which. */
 static inline bool ivs_some_activity(const struct nm_slot *me, uint32_t turn)
 {
 	const uint64_t *w = (const uint64_t *) (const void *) me->activity;
@@ -116,7 +118,7 @@ static inline bool ivs_some_activity(const struct nm_slot *me, uint32_t turn)
 	return __atomic_load_n(&w[turn % 8], __ATOMIC_RELAXED);
 }
 
-/* Shows a sender how much of its ring was read, if that is more than lines beyond what it knows of. */
+/* Shows a sender how much of its ring was read, if that is more than this many lines beyond what it has been shown. */
 static inline void ivs_ring_show_from(struct ivs_ring *r, uint32_t lines)
 {
 	if (r->rx_head - r->rx_shown > lines) {
@@ -125,13 +127,16 @@ static inline void ivs_ring_show_from(struct ivs_ring *r, uint32_t lines)
 	}
 }
 
-/* Once for each half: what is sent meanwhile waits in the store buffer until that line has come. */
+/*
+ * Shows the tail once for each half of the ring: until its line is fetched, messages that this rank sends wait in the
+ * store buffer.
+ */
 static inline void ivs_ring_show(struct ivs_ring *r)
 {
 	ivs_ring_show_from(r, r->rx_mask / 2);
 }
 
-/* The next message, of this many lines, was read. now: what it frees is to be shown to its sender at once. */
+/* Consumes the next message, of this many lines. now: the lines freed are to be shown to the sender at once. */
 static inline void ivs_ring_take(struct ivs_ring *r, uint32_t lines, bool now)
 {
 	r->rx_head += lines;
@@ -139,15 +144,16 @@ static inline void ivs_ring_take(struct ivs_ring *r, uint32_t lines, bool now)
 		r->rx_shown = r->rx_head - r->rx_mask - 1;
 }
 
-/* Notes that the message in hand has a bounce buffer of len bytes. */
+/* Notes that the current message has a bounce buffer of len bytes. */
 static inline void ivs_ring_bounced(struct ivs_ring *r, size_t len)
 {
 	r->came_long = len <= IVS_APART_MAX;
 }
 
 /*
- * After a message with a bounce buffer: how many cycles the next poll waits. One who sends such messages to others meanwhile may
- * wait for this peer with each of its messages, as in a ring of ranks: that one does not wait longer than for short ones.
+ * Returns how many cycles the next poll waits after a message with a bounce buffer. A rank that has sent such messages
+ * to others in between may wait for this peer with each of its messages, as in a ring of ranks: it does not wait longer
+ * than for short ones.
  */
 static inline uint64_t ivs_quiet_long(struct ivs_ring *r)
 {
@@ -158,17 +164,17 @@ static inline uint64_t ivs_quiet_long(struct ivs_ring *r)
 	return r->run_bounced == before ? IVS_QUIET_LONG_CYCLES : IVS_QUIET_CYCLES;
 }
 
-/* Notes that a message has arrived, in the call of this number. */
+/* Notes that a message has arrived in the call of this number. */
 static inline void ivs_ring_use(struct ivs_ring *r, uint32_t tick)
 {
 	r->used = tick;
 }
 
 /*
- * A receiver that polls each line while it is being written slows down a sender of many
- * messages in a row. So after some of them the next poll waits for more to come. One that reads a bounce buffer while the
- * next one is being written slows it down as well: its CPU fetches lines ahead, which the sender then has to take back.
- * n: messages that have come in this call.
+ * Slows polling down during a stream. A receiver that polls each line while it is being written slows down a sender of
+ * many messages, so that after some of them the next poll waits for more to arrive. Reading a bounce buffer while the
+ * next one is being written also slows the sender down: the receiver's CPU prefetches lines, which the sender then has
+ * to fetch back. n: messages that have arrived in this call.
  */
 static inline void ivs_pace(struct ivs_ring *r, int n)
 {
@@ -185,7 +191,7 @@ static inline void ivs_pace(struct ivs_ring *r, int n)
 	}
 }
 
-/* Is the ring to be left alone in this call? */
+/* Returns true if the ring is not to be polled in this call. */
 static inline bool ivs_ring_quiet(struct ivs_ring *r)
 {
 	if (!r->quiet_until)
@@ -196,26 +202,26 @@ static inline bool ivs_ring_quiet(struct ivs_ring *r)
 	return false;
 }
 
-/* ring.c: notifies a receiver that does not poll this ring in each call, and may sleep. */
+/* Notifies a receiver that does not poll this ring in each call, and may sleep. */
 void ivs_ring_notify(struct ivs_ring *r);
 /*
- * A whole message that fits the ring: the shortest way there is. data: 8 bytes of
- * remote CQ data, or NULL. false: there is no room now.
+ * Sends a complete message that fits the ring, in the shortest path. data: 8 bytes of remote CQ data, or NULL. Returns
+ * false while the ring is full.
  */
 bool ivs_eager_send(struct ivs_ring *r, uint8_t op, uint64_t tag, const uint64_t *data, const void *buf, size_t len);
-/* A message whose payload may need a bounce buffer. Returns 0, or -FI_EAGAIN if there is no room now. */
+/* Sends a message whose payload may need a bounce buffer. Returns 0, or -FI_EAGAIN while there is not enough room. */
 int ivs_ring_send(struct ivs_ring *r, const struct ivs_packet *pkt);
 /*
- * A message without payload: its fixed part, len bytes, fits the first line (NM_LINE_FIRST_BYTES). false: there is
- * no room now.
+ * Sends a message without payload, whose fixed part of len bytes fits the first line (NM_LINE_FIRST_BYTES). Returns
+ * false while the ring is full.
  */
 bool ivs_ring_send_head(struct ivs_ring *r, uint8_t op, uint8_t flags, uint64_t tag, const void *fixed, size_t len);
-/* Takes back what the receiver has read. Is there room for this many lines now? */
+/* Frees what the receiver has read. Returns true if there is room for this many lines now. */
 bool ivs_ring_reap(struct ivs_ring *r, uint32_t lines);
 
 /*
- * While there is no message: does what would have to be done soon, between a message and its answer. It fetches lines
- * from the peer's cache.
+ * Does work while no message is waiting that would soon be due between a message and its answer: it fetches lines from
+ * the peer's cache.
  */
 static inline void ivs_ring_idle(struct ivs_ring *r)
 {
@@ -224,19 +230,19 @@ static inline void ivs_ring_idle(struct ivs_ring *r)
 		ivs_ring_reap(r, 0);
 }
 
-/* Is there room for this many lines, as far as we know? */
+/* Returns true if this many lines are known to be free. */
 static inline bool ivs_ring_fits(const struct ivs_ring *r, uint32_t lines)
 {
 	return r->tx_head + lines - r->tx_tail <= r->tx_mask + 1;
 }
 
-/* Is there room for a message of this many lines? */
+/* Returns true if there is room for a message of this many lines. */
 static inline bool ivs_ring_room(struct ivs_ring *r, uint32_t lines)
 {
 	return likely(ivs_ring_fits(r, lines)) || ivs_ring_reap(r, lines);
 }
 
-/* A bounce buffer comes back when the last of these lines was read, which are not published yet. */
+/* Attaches a bounce buffer to the last of these unpublished lines; it is freed when that line was read. */
 static inline void ivs_ring_hold(struct ivs_ring *r, uint32_t lines, uint32_t bounce)
 {
 	r->tx_bounce[(r->tx_head + lines - 1) & r->tx_mask] = (uint16_t) (bounce + 1);
@@ -244,11 +250,14 @@ static inline void ivs_ring_hold(struct ivs_ring *r, uint32_t lines, uint32_t bo
 	r->home->bounced++;
 }
 
-/* Takes a bounce buffer of that many bytes, perhaps one that its receiver has just read; IVS_NO_BOUNCE: there is no room. */
+/*
+ * Allocates a bounce buffer of that many bytes, perhaps one that its receiver has just read. Returns IVS_NO_BOUNCE
+ * without room.
+ */
 uint32_t ivs_ring_bounce(struct ivs_home *h, size_t bytes);
-/* The same of a place for a packed one (ivs_bounce_seek). */
+/* Like ivs_ring_bounce, for the offset of a packed buffer (ivs_bounce_seek). */
 uint32_t ivs_ring_seek(struct ivs_home *h, size_t bytes, bool row);
-/* Is there a message that was not handled? */
+/* Returns true if a message is waiting. */
 static inline bool ivs_ring_pending(const struct ivs_ring *r)
 {
 	return r->rx_ring && __atomic_load_n(&ivs_line_at(r->rx_ring, r->rx_head, r->rx_mask)->lap, __ATOMIC_RELAXED) ==
@@ -258,26 +267,26 @@ static inline bool ivs_ring_pending(const struct ivs_ring *r)
 void ivs_ring_prefetch(const struct ivs_ring *r);
 /* Prepares the rings between this rank and the one in slot; none is open yet. */
 void ivs_ring_init(struct ivs_ring *r, struct ivs_home *h, uint32_t slot, uint32_t epoch);
-/* Opens the ring to the other rank, and shows it to that. Returns 0 or a negative error. */
+/* Opens the ring to the other rank and shows it to that rank. Returns 0 or a negative error. */
 int ivs_ring_open(struct ivs_ring *r);
 
-/* A ring to us, as the rank in a slot shows it; checked to lie in that rank's area. */
+/* A ring to this rank, as the rank in a slot shows it; checked to lie in that rank's area. */
 struct ivs_ring_found {
 	uint32_t slot, epoch; /* of the sender */
-	uint32_t shift;	      /* it has 1 << shift lines */
+	uint32_t shift;	      /* the ring has 1 << shift lines */
 	uint32_t lap0;	      /* the first lap's number */
 	uint8_t *ctl;	      /* its struct nm_ring_ctl; the lines follow */
 };
 
-/* Finds the ring from the rank in slot to us. Returns false if it shows none. */
+/* Finds the ring from the rank in slot to this one. Returns false if that rank shows none. */
 bool ivs_ring_find(const struct ivs_home *h, uint32_t slot, struct ivs_ring_found *found);
-/* Receives from that ring, which is the other rank's, from now on. */
+/* Receives from that ring of the other rank from now on. */
 void ivs_ring_attach(struct ivs_ring *r, const struct ivs_ring_found *found);
-/* Sends and receives no more; another rank may get the ring's memory. */
+/* Closes both directions; another rank may get the ring's memory. */
 void ivs_ring_close(struct ivs_ring *r);
-/* Frees what this process knows of the rings. Nothing in the region is touched. */
+/* Frees this process's memory for the rings. Nothing in the region is changed. */
 void ivs_ring_forget(struct ivs_ring *r);
-/* Forgets the memory of closed rings. */
+/* Frees the records of closed rings' memory. */
 void ivs_ring_free_all(struct ivs_home *h);
 
 #endif /* IVS_RING_H */

@@ -1,9 +1,9 @@
 /*
- * Spinning: waiting, within one call of the caller's, for the reply to what was just sent. An MPI's own loop
- * polls every 30 ns or so. Each poll takes the line from the core that is about to write it. If
- * the sender is another thread of this core, the loop also takes its cycles. So the first polls after a send
- * are made here, with a pause before each, at most IVS_SPIN_POLLS for a message sent. After IVS_SPIN_MISSES
- * timeouts in a row the provider spins only on every IVS_SPIN_PROBE-th message: this peer is busy.
+ * Spinning: waiting, within one call of the application, for the reply to the message just sent. An MPI's progress loop
+ * polls about every 30 ns. Each poll fetches the line from the core that is about to write it. If the sender is another
+ * thread of this core, the loop also uses its cycles. Therefore the first polls after a send are made here, with a
+ * pause before each, at most IVS_SPIN_POLLS per message sent. After IVS_SPIN_MISSES consecutive timeouts the provider
+ * spins only on every IVS_SPIN_PROBE-th message, because the peer is busy.
  */
 #ifndef IVS_SPIN_H
 #define IVS_SPIN_H
@@ -12,7 +12,7 @@
 #include "ring/ring.h"
 #include "tune.h"
 
-/* After a poll that found nothing: has a message come from the other rank while we spun? */
+/* Spins after a poll that found nothing. Returns true if a message has arrived from the other rank. */
 static inline bool ivs_spin(struct ivs_ring *r)
 {
 	const struct nm_line *l = ivs_line_at(r->rx_ring, r->rx_head, r->rx_mask);
@@ -20,7 +20,7 @@ static inline bool ivs_spin(struct ivs_ring *r)
 	uint32_t lap = ivs_lap_of(r->rx_head, r->rx_shift, r->rx_lap0);
 	int i;
 
-	/* It owes us nothing. */
+	/* The peer owes no answer. */
 	if (r->tx_head == r->run_head)
 		return false;
 	if (r->spin_head != r->tx_head) {

@@ -1,11 +1,11 @@
-/* For tests of one file of the provider's, without an endpoint. */
+/* For tests of one file of the provider, without an endpoint. */
 #ifndef CHECK_H
 #define CHECK_H
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Ends the program with 1 and says where, unless what is so. */
+/* Ends the program with status 1 and reports the line unless the condition holds. */
 #define CHECK(what) \
 	do { \
 		if (!(what)) { \

@@ -19,7 +19,7 @@ struct forge forge_ring(uint32_t from, uint32_t to, uint64_t head)
 	return f;
 }
 
-/* Lines of a message that brings len bytes. */
+/* Returns the lines of a message with len bytes. */
 static uint32_t lines_of(size_t len)
 {
 	return (2 + (uint32_t) (len > 48 ? (len - 48 + 55) / 56 : 0)) & ~1U;
@@ -36,7 +36,7 @@ struct forge forge_next(const uint8_t *from, const uint8_t *to, uint8_t op, uint
 	struct forge f;
 	bool found = false;
 
-	/* An address (fabric/base/addr.h) has the slot after two bytes. */
+	/* The slot follows two bytes of an address (fabric/base/addr.h). */
 	memcpy(&slots[0], from + 2, 2);
 	memcpy(&slots[1], to + 2, 2);
 	f = forge_ring(slots[0], slots[1], 0);

@@ -92,7 +92,7 @@ struct fi_cq_tagged_entry wait_comp(struct ctx *c, struct fid_cq *cq)
 
 struct fi_cq_err_entry wait_err(struct ctx *c, struct fid_cq *cq)
 {
-	/* Room for what newer versions of libfabric write behind it. */
+	/* Room for fields that newer versions of libfabric write after it. */
 	union {
 		struct fi_cq_err_entry e;
 		char room[256];
@@ -225,11 +225,11 @@ void close_all(struct ctx *c)
 	OK(fi_close(&c->domain->fid));
 	OK(fi_close(&c->fabric->fid));
 	fi_freeinfo(c->info);
-	/* A barrier after this has nothing to read. */
+	/* A later barrier has no queues to read. */
 	c->txcq = c->rxcq = NULL;
 }
 
-/* The region of a host, where a test has several. */
+/* Returns the path of a host's region, in tests with several hosts. */
 static const char *host_region(const char *region, int host)
 {
 	static char name[128];
@@ -250,7 +250,7 @@ static void child(const struct test *t, int rank, const char *region)
 		putenv((char *) (uintptr_t) t->env[i]);
 	if (t->per_host && getenv("FABRIC_CORE"))
 		setenv("FI_IVSHMEM_CORE", getenv("FABRIC_CORE"), 1);
-	/* Of several devices (FI_IVSHMEM_DEVICES) each rank takes its own. */
+	/* Each rank uses its own of several devices (FI_IVSHMEM_DEVICES). */
 	snprintf(number, sizeof(number), "%d", rank);
 	setenv("MPI_LOCALRANKID", number, 1);
 	if (t->per_host)
@@ -261,7 +261,7 @@ static void child(const struct test *t, int rank, const char *region)
 	}
 	t->run(&c);
 	if (!t->bare) {
-		/* Nobody leaves while another still waits for its messages. */
+		/* No process ends while another still waits for its messages. */
 		if (!t->killed)
 			barrier(&c);
 		close_all(&c);
@@ -270,8 +270,8 @@ static void child(const struct test *t, int rank, const char *region)
 }
 
 /*
- * The next process that ends; 0 after the test's limit. Polls of 1 ms are counted, not the
- * clock, so that a test which is stopped as a whole has its time all the same.
+ * Returns the next process that ends, or 0 after the test's limit. Polls of 1 ms are counted, not the clock, so that a
+ * test that is stopped as a whole still has its full time.
  */
 static pid_t next_end(const struct test *t, int *polls, int *status)
 {
@@ -323,7 +323,7 @@ static int run(const struct test *t, const char *region)
 		else if (!bad && WIFSIGNALED(status))
 			fprintf(stderr, "test %s: a process ended by signal %d (%s)\n", t->name, WTERMSIG(status),
 				strsignal(WTERMSIG(status)));
-		/* One that fails leaves the others waiting: they are ended. */
+		/* A process that fails leaves the others waiting: end them. */
 		bad = 1;
 		polls = 0;
 		for (i = 0; i < t->procs; i++)
@@ -342,7 +342,7 @@ static int run(const struct test *t, const char *region)
 	return bad;
 }
 
-/* Is it one of the names in FABRIC_EXCEPT, which spaces divide? */
+/* Returns true for a name in FABRIC_EXCEPT, which spaces separate. */
 static bool excepted(const char *name)
 {
 	const char *list = getenv("FABRIC_EXCEPT"), *at = list;
@@ -370,7 +370,7 @@ int main(int argc, char **argv)
 	}
 	snprintf(region, sizeof(region), "/dev/shm/nearmetal-test-%d", (int) getpid());
 	snprintf(env, sizeof(env), "FI_IVSHMEM_REGION=%s", region);
-	/* FI_IVSHMEM_REGION=none: what can be is run over the core provider alone. */
+	/* FI_IVSHMEM_REGION=none: every test that supports it runs only over the core provider. */
 	if (!getenv("FI_IVSHMEM_REGION") || strcmp(getenv("FI_IVSHMEM_REGION"), "none"))
 		putenv(env);
 	setenv("FI_IVSHMEM_REGION_SIZE", "268435456", 0);

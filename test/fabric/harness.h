@@ -1,7 +1,6 @@
 /*
- * Processes that talk to each other over the provider ivshmem, through libfabric's
- * public interface only. A test runs in several processes at once; each has an
- * endpoint, and everybody's address.
+ * Runs tests in processes that communicate over the provider ivshmem, through libfabric's public interface only. Each
+ * process has an endpoint, and the addresses of all processes.
  */
 #ifndef HARNESS_H
 #define HARNESS_H
@@ -26,9 +25,9 @@
 #include <rdma/fi_tagged.h>
 
 #define MAX_PROCS 64
-#define LIMIT_S	  120 /* a test that takes longer hangs, if everything runs at its speed */
+#define LIMIT_S	  120 /* seconds after which a test counts as hanging, at normal speed */
 
-/* What a test may ask of its endpoints; the harness fills in the other fields. */
+/* A test's requests for its endpoints; the harness fills in the other fields. */
 struct setup {
 	uint64_t caps;		     /* 0: everything */
 	enum fi_threading threading; /* 0: FI_THREAD_DOMAIN */
@@ -59,9 +58,9 @@ struct test {
 	struct setup setup;
 	bool bare;	    /* no endpoint: the test opens what it needs */
 	const char *env[4]; /* NAME=VALUE for its processes */
-	int per_host;	    /* processes that share a region, as if they were a host's; 0: all of them do */
-	int killed;	    /* this many processes end by a signal */
-	bool unlimited;	    /* it finds what hangs by itself */
+	int per_host;	    /* processes that share a region, as on one host; 0: all of them */
+	int killed;	    /* number of processes that end by a signal */
+	bool unlimited;	    /* the test detects hanging itself */
 };
 
 /* Ends the process with a message unless x holds. */
@@ -70,7 +69,7 @@ struct test {
 		if (!(x)) \
 			fail(__FILE__, __LINE__, #x, 0); \
 	} while (0)
-/* As CHECK(x == 0), with libfabric's words for x. */
+/* Like CHECK(x == 0), with libfabric's text for x. */
 #define OK(x) \
 	do { \
 		long long ok_ = (long long) (x); \
@@ -80,21 +79,21 @@ struct test {
 
 _Noreturn void fail(const char *file, int line, const char *what, long long err);
 
-/* FABRIC_PATIENCE (1): how many times as long things may take, and be done, under a tool. */
+/* Returns FABRIC_PATIENCE (1): the factor by which operations may be slower, or be repeated, under a tool. */
 int patience(void);
 
-/* Waits until all processes are here, handling messages meanwhile. */
+/* Waits for all processes, and handles messages during that time. */
 void barrier(struct ctx *c);
-/* Memory that all the test's processes share. */
+/* Returns memory that all processes of the test share. */
 void *shared(void);
 #define SHARED_BYTES (1 << 20)
 
-/* The next completion of a queue, which must come and be no error. */
+/* Returns the next completion of a queue. Fails if there is none or it is an error. */
 struct fi_cq_tagged_entry wait_comp(struct ctx *c, struct fid_cq *cq);
 struct fi_cq_tagged_entry wait_comp_src(struct ctx *c, struct fid_cq *cq, fi_addr_t *src);
-/* The next completion, which must come and be an error. */
+/* Returns the next error of a queue. Fails if the next completion is not an error. */
 struct fi_cq_err_entry wait_err(struct ctx *c, struct fid_cq *cq);
-/* Calls x again, handling messages, for as long as it returns -FI_EAGAIN. */
+/* Repeats x while it returns -FI_EAGAIN, and handles messages in between. */
 #define RETRY(c, x) \
 	do { \
 		ssize_t r_; \
@@ -105,18 +104,18 @@ struct fi_cq_err_entry wait_err(struct ctx *c, struct fid_cq *cq);
 	} while (0)
 void progress(struct ctx *c);
 
-/* The layout area of the test's file region, for the process's life, and its geometry. */
+/* Maps the layout area of the test's file region, for the lifetime of the process, and returns its geometry. */
 uint8_t *map_layout(struct nm_layout_geometry *geo);
 
-/* Bytes that depend on their place and on seed. */
+/* Writes bytes that depend on their position and on seed. */
 void fill(void *buf, size_t len, unsigned int seed);
 bool filled(const void *buf, size_t len, unsigned int seed);
 
-/* Opens or closes a process's objects; the tests of lists do so by themselves. */
+/* Open or close a process's objects, for tests of a list that do this themselves. */
 struct fi_info *get_info(const struct setup *s);
 void open_all(struct ctx *c, const struct setup *s);
 void close_all(struct ctx *c);
-/* Everybody's addresses into c->peer. */
+/* Stores the addresses of all processes in c->peer. */
 void exchange(struct ctx *c);
 
 extern const struct test *const test_lists[];

@@ -1,4 +1,4 @@
-/* The lists of tests, one a file. */
+/* The lists of tests, one per file. */
 #ifndef LISTS_H
 #define LISTS_H
 

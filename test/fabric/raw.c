@@ -18,7 +18,7 @@ void raw_open(struct raw *r, const uint8_t *victim)
 	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
 	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-	/* 1 << 60: although FI_PROVIDER hides it (fabric/base/lib.h). */
+	/* 1 << 60: also if FI_PROVIDER hides it (fabric/base/lib.h). */
 	OK(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 1ULL << 60, hints, &r->info));
 	fi_freeinfo(hints);
 	OK(fi_fabric(r->info->fabric_attr, &r->fabric, NULL));

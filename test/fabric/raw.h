@@ -1,4 +1,4 @@
-/* A rank on another host that speaks to the core provider by itself, and makes up what it says. */
+/* A rank on another host that uses the core provider directly, and forges its messages. */
 #ifndef RAW_H
 #define RAW_H
 
@@ -6,13 +6,13 @@
 #include "harness.h"
 
 #define RAW_CORE \
-	"tcp;ofi_rxm" /* the same for all libfabrics, so that the hostile one knows the victim's; FABRIC_CORE: another */
+	"tcp;ofi_rxm" /* fixed for all libfabrics, so that the hostile rank knows the victim's; FABRIC_CORE: another */
 #define RAW_LEN 40000
 
-/* Where it says that it is reached. */
+/* The address at which it claims to be reachable. */
 enum where { TRUE_ADDRESS, NO_ADDRESS, NONSENSE };
 
-/* An endpoint of the core provider's own. */
+/* An endpoint of the core provider. */
 struct raw {
 	struct fi_info *info;
 	struct fid_fabric *fabric;
@@ -27,12 +27,12 @@ struct raw {
 	uint8_t *memory;    /* RAW_LEN bytes that it registered */
 };
 
-/* victim: its address, 64 bytes. */
+/* Opens it. victim: the victim's address, 64 bytes. */
 void raw_open(struct raw *r, const uint8_t *victim);
 void raw_close(struct raw *r);
-/* The address of a rank without a region there, as ranks tell each other. */
+/* Returns its address, as that of a rank without a region. */
 struct ivs_addr raw_address(const struct raw *r, enum where where);
-/* Makes itself known so. */
+/* Announces it with this address. */
 void raw_hello(struct raw *r, enum where where);
 /* Sends a message as wire.c would, and waits until it is sent. */
 void raw_send(struct raw *r, uint8_t op, uint8_t flags, uint64_t tag, const void *fixed, size_t fixed_len,

@@ -1,17 +1,17 @@
 /*
- * Ranks without a region. tcp of libfabric 2 matches their tagged messages by itself (these
- * tests are run on it, too: test/mpi/alone_test.go); with 1.17 we do, over tcp;ofi_rxm.
+ * Ranks without a region. tcp of libfabric 2 matches their tagged messages (these tests also run on it:
+ * test/mpi/alone_test.go); with 1.17 the provider does, over tcp;ofi_rxm.
  */
 #include "lists.h"
 
 #define ALONE .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" }
 
-/* Below and above what the core provider takes at once, and what ours does. */
+/* Below and above the sizes that the core provider and this provider inject. */
 static const size_t sizes[] = { 0, 1, 100, 1000, 4096, 20000 };
 #define SIZES	(sizeof(sizes) / sizeof(sizes[0]))
 #define LARGEST 20000
 
-/* One of the calls that send. Returns whether a completion comes. */
+/* Sends with one of the calls. Returns true if a completion follows. */
 static bool send_by(struct ctx *c, int call, void *out, size_t len, fi_addr_t to, uint64_t tag)
 {
 	switch (call) {
@@ -22,7 +22,7 @@ static bool send_by(struct ctx *c, int call, void *out, size_t len, fi_addr_t to
 	}
 }
 
-/* Each call in each size, the first time and when the other is known; what is said of it. */
+/* Tests each call with each size, for the first message and for a known peer, and its completions. */
 static void calls(struct ctx *c)
 {
 	static uint8_t out[LARGEST], in[LARGEST];
@@ -42,7 +42,7 @@ static void calls(struct ctx *c)
 				uint64_t tag = 100 * i + 10 * (uint64_t) call + (uint64_t) round;
 
 				memset(in, 0, sizeof(in));
-				/* From this one, and from anybody. */
+				/* Directed, and from any source. */
 				OK(fi_trecv(c->ep, in, sizeof(in), NULL, round % 2 ? FI_ADDR_UNSPEC : c->peer[!c->rank],
 					    tag, 0, in));
 				fill(out, sizes[i], (unsigned int) (tag + (uint64_t) c->rank));
@@ -50,7 +50,7 @@ static void calls(struct ctx *c)
 					e = wait_comp(c, c->txcq);
 					CHECK(e.op_context == out && e.flags == (FI_SEND | FI_TAGGED));
 				} else {
-					/* It is ours again. */
+					/* The buffer may be reused. */
 					memset(out, 0xff, sizeof(out));
 				}
 				sent++;
@@ -87,7 +87,7 @@ static void formats(struct ctx *c)
 		struct fid_cq *was;
 
 		open_all(c, &plain);
-		/* Another endpoint, of whose queue the format is. */
+		/* Another endpoint, whose queue has the format. */
 		OK(fi_close(&c->ep->fid));
 		was = c->rxcq;
 		OK(fi_cq_open(c->domain, &attr, &c->rxcq, NULL));
@@ -103,7 +103,7 @@ static void formats(struct ctx *c)
 		for (i = 0; i < COUNT; i++)
 			RETRY(c, fi_tinjectdata(c->ep, &i, sizeof(i), 9, c->peer[!c->rank], 5));
 		for (i = 0; i < COUNT; i += (int) n) {
-			/* No room, but what has come is handled. */
+			/* No room for completions, but arrived messages are handled. */
 			while ((n = fi_cq_read(c->rxcq, NULL, 0)) == -FI_EAGAIN)
 				;
 			CHECK(n == 0);
@@ -119,7 +119,7 @@ static void formats(struct ctx *c)
 				CHECK(format < FI_CQ_FORMAT_DATA || e.data == 9);
 				CHECK(format < FI_CQ_FORMAT_TAGGED || e.tag == 5);
 			}
-			/* Nothing behind them was touched. */
+			/* Bytes after the entries are unchanged. */
 			memset(&e, 0xee, sizeof(e));
 			CHECK(!memcmp((char *) out + (size_t) n * bytes[format], &e, sizeof(e)));
 		}
@@ -129,7 +129,7 @@ static void formats(struct ctx *c)
 	}
 }
 
-/* An address that was removed is nobody's, whoever it was; and may be another's then. */
+/* The address of a removed entry is unknown, and its index may be reused for another address. */
 static void removed(struct ctx *c)
 {
 	int other = 3 - c->rank, in, i;
@@ -151,7 +151,7 @@ static void removed(struct ctx *c)
 		CHECK(fi_tinject(c->ep, &in, sizeof(in), c->peer[1], 1) == -FI_EINVAL);
 		CHECK(fi_tsend(c->ep, &in, sizeof(in), NULL, c->peer[1], 1, NULL) == -FI_EINVAL);
 		CHECK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[1], 1, 0, NULL) == -FI_EINVAL);
-		/* The place is taken by the other one. */
+		/* The other address gets the index. */
 		CHECK(fi_av_insert(c->av, names + 64 * 2, 1, &addr, 0, NULL) == 1);
 		for (i = 2; i < 6; i++)
 			RETRY(c, fi_tinject(c->ep, &i, sizeof(i), addr, 3));
@@ -174,7 +174,7 @@ static void removed(struct ctx *c)
 	barrier(c);
 }
 
-/* What was injected is ours again, though nobody takes it from us yet. */
+/* An injected buffer may be reused, although the peer has not received it yet. */
 static void injected(struct ctx *c)
 {
 	enum { COUNT = 5000, BYTES = 4096 };
@@ -202,7 +202,7 @@ static void injected(struct ctx *c)
 	barrier(c);
 }
 
-/* Another endpoint, with the first one's queues. peer: the other process's other one. */
+/* Opens another endpoint, with the first one's queues. peer: the other process's second endpoint. */
 static struct fid_ep *second_endpoint(struct ctx *c, fi_addr_t *peer)
 {
 	struct fid_ep *second;
@@ -220,7 +220,7 @@ static struct fid_ep *second_endpoint(struct ctx *c, fi_addr_t *peer)
 	return second;
 }
 
-/* Two endpoints of a domain share a queue: each polls for the other, too. */
+/* Two endpoints of a domain share a queue: each also polls for the other. */
 static void two_endpoints(struct ctx *c)
 {
 	enum { COUNT = 200 };
@@ -244,7 +244,7 @@ static void two_endpoints(struct ctx *c)
 	OK(fi_close(&second->fid));
 }
 
-/* What came early for one endpoint is not for the other one, though the tag is the same. */
+/* A message that arrived early for one endpoint does not match a receive of the other, though the tag is the same. */
 static void early_for_second(struct ctx *c)
 {
 	const int to_second = 2, to_first = 1;
@@ -258,7 +258,7 @@ static void early_for_second(struct ctx *c)
 		RETRY(c, fi_tinject(c->ep, &to_second, sizeof(int), peer, 9));
 		RETRY(c, fi_tinject(c->ep, &to_first, sizeof(int), c->peer[1], 1));
 	} else {
-		/* The one of tag 1 came before this one. */
+		/* The message with tag 1 arrived before this one. */
 		OK(fi_trecv(second, &in, sizeof(in), NULL, FI_ADDR_UNSPEC, 9, 0, NULL));
 		CHECK(wait_comp(c, c->rxcq).tag == 9);
 		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, FI_ADDR_UNSPEC, 1, 0, NULL));
@@ -270,7 +270,7 @@ static void early_for_second(struct ctx *c)
 	OK(fi_close(&second->fid));
 }
 
-/* Tagged and untagged in turns: each in its order, all completions in one queue. */
+/* Tagged and untagged messages alternate: each kind in its order, all completions in one queue. */
 static void mixed(struct ctx *c)
 {
 	enum { COUNT = 300 };
@@ -302,8 +302,8 @@ static void mixed(struct ctx *c)
 }
 
 /*
- * While more and more comes, what was put into the queue is read before what comes straight. All
- * of it fits the queue and the sockets: the receiver handles nothing while it waits.
+ * While more messages arrive, completions in the queue are read before those passed directly. All messages fit the
+ * queue and the sockets: the receiver handles nothing while it waits.
  */
 static void queued_first(struct ctx *c)
 {
@@ -334,7 +334,7 @@ static void queued_first(struct ctx *c)
 	barrier(c);
 }
 
-/* Which parameters of the provider libfabric lists: those of tests, and those of users. */
+/* The parameters of the provider that libfabric lists: those of tests, and those of users. */
 static void parameters(struct ctx *c, int tests)
 {
 	static const char *const names[] = { "FI_IVSHMEM_WINDOW", "FI_IVSHMEM_NT", "FI_IVSHMEM_INLINE_MAX",

@@ -41,7 +41,7 @@ static void row(struct ctx *c, char *buf[], bool unexpected)
 	barrier(c);
 }
 
-/* Messages one by one and in rows, with their receives before or after them, arrive. */
+/* Messages one by one and in streams, with their receives posted before or after them, arrive. */
 static void long_rows(struct ctx *c)
 {
 	char *buf[ROW], *one = calloc(1, LARGEST);
@@ -71,7 +71,7 @@ static void long_rows(struct ctx *c)
 
 const struct test test_bounce[] = {
 	{ "long_rows", 2, long_rows, .env = { NO_CMA } },
-	/* There is room for 32 pieces of 16 KiB, and the others wait for theirs. */
+	/* The region has room for 32 pieces of 16 KiB, and the other pieces wait. */
 	{ "long_rows_small", 2, long_rows, .env = { NO_CMA, "FI_IVSHMEM_REGION_SIZE=16777216" } },
 	{ "long_rows_delivery", 2, long_rows, .env = { NO_CMA }, .setup = { .tx_op_flags = FI_DELIVERY_COMPLETE } },
 	{ 0 }

@@ -1,7 +1,6 @@
 /*
- * Ranks that are killed at any moment and started again, for FABRIC_CHAOS seconds (4):
- * whatever the others do with them ends in bounded time, what arrives is right, and
- * slots are found again. The test's one process watches; its children are the ranks.
+ * Ranks are killed at any moment and restarted, for FABRIC_CHAOS seconds (4): every operation with them ends in bounded
+ * time, all data is right, and slots are reused. The test's one process watches; its children are the ranks.
  */
 #include <sched.h>
 #include <signal.h>
@@ -13,13 +12,13 @@
 
 #define RANKS	      6
 #define LARGEST_BYTES 200000
-#define STUCK_LOOKS   40000 /* of 1 ms, without an operation ended: it hangs */
+#define STUCK_LOOKS   40000 /* checks of 1 ms without a completed operation before it counts as hanging */
 
 struct rank {
 	uint8_t addr[64];
 	uint32_t life;	 /* odd: addr is being written */
 	uint64_t ended;	 /* operations, of all lives */
-	uint64_t failed; /* of them, with an error */
+	uint64_t failed; /* operations that ended with an error */
 };
 
 struct message {
@@ -43,7 +42,7 @@ static unsigned int some(struct chaos *h, unsigned int n)
 	return (unsigned int) rand_r(&h->seed) / 7 % n;
 }
 
-/* Where rank i is now, or FI_ADDR_NOTAVAIL. */
+/* Returns the current address of rank i, or FI_ADDR_NOTAVAIL. */
 static fi_addr_t where(struct chaos *h, int i)
 {
 	struct rank *r = &h->ranks[i];
@@ -73,7 +72,7 @@ static void over(struct chaos *h, bool failed)
 		__atomic_add_fetch(&r->failed, 1, __ATOMIC_RELAXED);
 }
 
-/* Reads a queue: an end of the send or the receive, good or bad. */
+/* Reads a queue: the send or the receive has completed, or failed. */
 static void poll_queue(struct chaos *h, struct fid_cq *cq, bool *pending)
 {
 	union {
@@ -169,9 +168,9 @@ static void chaos(struct ctx *c)
 {
 	const char *seconds = getenv("FABRIC_CHAOS"), *text = getenv("FABRIC_SEED");
 	double end = now() + (seconds ? atof(seconds) : 4);
-	/* Polls are counted, not the clock: all may be stopped together. */
+	/* Polls are counted, not the clock: all processes may be stopped together. */
 	int still[RANKS] = { 0 };
-	uint32_t old[RANKS] = { 0 }; /* what a rank's life was when it was started again */
+	uint32_t old[RANKS] = { 0 }; /* value of a rank's life when it was restarted */
 	unsigned int seed = text ? (unsigned int) atoi(text) : 1, kills = 0;
 	struct rank *ranks = shared();
 	uint64_t seen[RANKS] = { 0 }, ended = 0, failed = 0, sum, next = 100;
@@ -204,8 +203,8 @@ static void chaos(struct ctx *c)
 			}
 		}
 		/*
-		 * The next one dies when the others have got on, and leaves one at least: a region
-		 * that nobody lives in is not the next one's, and its ranks' addresses lead nowhere.
+		 * The next rank is killed when the others have made progress, and at least one other is alive: a region
+		 * without live ranks is not reused, and its ranks' addresses lead nowhere.
 		 */
 		if (sum < next || present < 2)
 			continue;
@@ -230,7 +229,7 @@ static void chaos(struct ctx *c)
 	}
 	printf("  %u kills, %ju operations, %ju of them failed\n", kills, (uintmax_t) ended, (uintmax_t) failed);
 	CHECK(ended > failed);
-	/* Nobody was left to remove it. */
+	/* No process was left to remove it. */
 	unlink(getenv("FI_IVSHMEM_REGION"));
 }
 

@@ -42,7 +42,7 @@ static void spin_word(struct ctx *c, int from)
 	CHECK(in == c->rank);
 }
 
-/* One after another, of each size, to receives posted before and after, from odd addresses. */
+/* Messages one after another, of each size, to receives posted before and after, from odd addresses. */
 static void coop(struct ctx *c)
 {
 	char *out = memory(1), *in = memory(2);
@@ -75,7 +75,7 @@ static void coop(struct ctx *c)
 	free(in);
 }
 
-/* Many at once in both directions. */
+/* Many messages at once in both directions. */
 static void coop_windows(struct ctx *c)
 {
 	enum { MANY = 6, LEN = (1 << 20) + 12345 };
@@ -101,7 +101,7 @@ static void coop_windows(struct ctx *c)
 	free(in);
 }
 
-/* A receive that is too short gets the message's start, and nothing behind it. */
+/* A receive that is too short gets the message's start, and no bytes after it. */
 static void coop_cut(struct ctx *c)
 {
 	enum { LEN = 3 << 20, CUT = (2 << 20) + 77 };
@@ -125,8 +125,8 @@ static void coop_cut(struct ctx *c)
 }
 
 /*
- * A sender that does something else is not waited for, also where it came for the message
- * before; what it says later is no error.
+ * The receiver does not wait for a busy sender, also if it helped with the message before; its later messages are not
+ * errors.
  */
 static void coop_busy(struct ctx *c)
 {
@@ -154,7 +154,7 @@ static void coop_busy(struct ctx *c)
 	free(buf);
 }
 
-/* What becomes of process_vm_writev from now on: SECCOMP_RET_ERRNO | EPERM, or SECCOMP_RET_TRAP. */
+/* Makes later calls of process_vm_writev fail: SECCOMP_RET_ERRNO | EPERM, or SECCOMP_RET_TRAP. */
 static void filter_writing(uint32_t action)
 {
 	struct sock_filter filter[] = {
@@ -169,7 +169,7 @@ static void filter_writing(uint32_t action)
 	OK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
 }
 
-/* A sender that may not write the receiver's memory: the receiver reads all. */
+/* A sender that may not write the receiver's memory: the receiver reads the whole message. */
 static void coop_refused(struct ctx *c)
 {
 	if (c->rank)
@@ -178,7 +178,7 @@ static void coop_refused(struct ctx *c)
 	coop(c);
 }
 
-/* One of two is killed while both copy: what the other waits for ends, well or with an error. */
+/* One of two ranks is killed while both copy: the other's operation ends, successfully or with an error. */
 static void killed_while(struct ctx *c, int dies)
 {
 	enum { LEN = 256 << 20 };
@@ -193,7 +193,7 @@ static void killed_while(struct ctx *c, int dies)
 	if (c->rank == dies && !fork()) {
 		usleep(5000);
 		kill(getppid(), SIGKILL);
-		/* Not by its own end: valgrind would search leaks in the region, for minutes. */
+		/* Not by returning: valgrind would search the region for leaks, for minutes. */
 		execl("/bin/true", "true", (char *) NULL);
 		_exit(1);
 	}
@@ -223,7 +223,7 @@ static void coop_receiver_killed(struct ctx *c)
 	killed_while(c, 0);
 }
 
-/* What two ranks and a third process, which plays another VM, tell each other. */
+/* Memory that two ranks share with a third process, which plays another VM. */
 struct told {
 	uint32_t named, step;
 	uint8_t addr[2][64];
@@ -237,7 +237,7 @@ static uint32_t step(void)
 	return __atomic_load_n(&told->step, __ATOMIC_ACQUIRE);
 }
 
-/* In place of a system call that the filter traps: the sender is in the middle of its copy until the test is over. */
+/* Replaces a system call that the filter traps: the sender stays in the middle of its copy until the test is over. */
 static void copy_stuck(int sig)
 {
 	(void) sig;
@@ -248,8 +248,8 @@ static void copy_stuck(int sig)
 }
 
 /*
- * While the sender writes its part, another VM says in its name that it has written it. The receiver
- * goes on waiting, since that part of its memory is not written.
+ * While the sender writes its part, another VM claims in its name that it has written it. The receiver keeps waiting,
+ * because that part of its memory is not written.
  */
 static void coop_end_forged(struct ctx *c)
 {
@@ -284,7 +284,7 @@ static void coop_end_forged(struct ctx *c)
 		CHECK(signal(SIGSYS, copy_stuck) != SIG_ERR);
 		filter_writing(SECCOMP_RET_TRAP);
 	}
-	/* Again, where the receiver is done before its sender comes. */
+	/* Repeat if the receiver is done before its sender helps. */
 	for (;;) {
 		if (c->rank) {
 			RETRY(c, fi_tsend(c->ep, buf, LEN, NULL, c->peer[0], 1, NULL));
@@ -298,11 +298,11 @@ static void coop_end_forged(struct ctx *c)
 			break;
 		CHECK(!step());
 	}
-	/* It reads the lie, and anything that comes after it. */
+	/* The receiver reads the forged message, and anything after it. */
 	for (int i = 0; i < 1000; i++)
 		CHECK(fi_cq_read(c->rxcq, &e, 1) == -FI_EAGAIN);
 	__atomic_store_n(&told->step, OVER, __ATOMIC_RELEASE);
-	free(buf); /* its sender stands still for good */
+	free(buf); /* its sender never continues */
 }
 
 const struct test test_coop[] = { { "coop", 2, coop },

@@ -1,7 +1,7 @@
 /*
- * A rank on another host is hostile: it lies in the counts that its messages carry. One is the message's own number, the
- * other how many of the receiver's it has handled (fabric/remote/wire.c). The second counts over verbs only, with
- * FABRIC_CORE='verbs;ofi_rxm'. Whoever is lied to goes on with all others.
+ * A hostile rank on another host lies in the counts that its messages carry: the message's own number, and the number
+ * of the receiver's messages that it has handled (fabric/remote/wire.c). The second count is used only over verbs, with
+ * FABRIC_CORE='verbs;ofi_rxm'. The victim's communication with all other ranks is not affected.
  */
 #include <linux/futex.h>
 #include <poll.h>
@@ -14,14 +14,14 @@
 
 enum { MANY = IVS_CORE_BUFFERS + 10 }; /* more messages than the victim has buffers for */
 
-/* What the processes tell each other. */
+/* Memory that the processes share. */
 struct told {
 	uint32_t step;
 	pid_t pid; /* of the hostile one */
 	uint8_t victim[64], hostile[64];
 };
 
-/* Waits for a step, with progress of none: it sleeps. */
+/* Sleeps until a step is reached, without making progress. */
 static void await_step(uint32_t *step, uint32_t want)
 {
 	uint32_t now;
@@ -36,14 +36,14 @@ static void reach(uint32_t *step, uint32_t now)
 	syscall(SYS_futex, step, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Waits for a step of others that need our progress. */
+/* Waits for a step of others that need this rank's progress. */
 static void serve(struct ctx *c, struct told *s, uint32_t want)
 {
 	while (__atomic_load_n(&s->step, __ATOMIC_ACQUIRE) < want)
 		progress(c);
 }
 
-/* A short tagged message, which the sender numbers. */
+/* Sends a short tagged message with a number chosen by the sender. */
 static void say(struct raw *r, uint64_t tag, uint32_t seq, uint32_t word)
 {
 	r->seq = seq;
@@ -59,14 +59,17 @@ static void hears(struct ctx *c, uint64_t tag, uint32_t word)
 	CHECK(in == word);
 }
 
-/* What each of them lies about how many messages it has handled: more, or less. */
+/* The lies about the number of handled messages, relative to the truth: more, or less. */
 static const uint32_t lies[] = { 1, 1000, 0x80000000, 0xffffffff };
 enum { LIES = sizeof(lies) / sizeof(lies[0]) };
 
 /* Steps of a lie. */
 enum { BEGUN, KNOWN, SPOKEN, TRUE_SO_FAR, LIED, STEPS };
 
-/* It is killed in the end, as libfabric 1.17's ofi_rxm over verbs does not survive a message to an endpoint that is closed. */
+/*
+ * Runs the hostile rank. It is killed in the end, because libfabric 1.17's ofi_rxm over verbs does not survive a
+ * message to a closed endpoint.
+ */
 static void lies_about_handled(struct ctx *c, struct told *s, uint32_t base, uint32_t lie)
 {
 	struct fi_cq_tagged_entry e;
@@ -92,9 +95,10 @@ static void lies_about_handled(struct ctx *c, struct told *s, uint32_t base, uin
 }
 
 /*
- * The second message to it goes without a completion, because it has said that it has the first one. It has lied about the
- * second one, and is killed without the victim's progress in between: nobody asks while its device would answer. If
- * the victim believed it, nothing would end the last receive.
+ * Runs the victim. Its second message is sent without a completion, because the hostile rank has confirmed the first
+ * one. The hostile rank has lied about the second one, and is killed without the victim's progress in between, so that
+ * no question is sent while its device would answer. If the victim believed the lie, nothing would end the last
+ * receive.
  */
 static void is_lied_to(struct ctx *c, struct told *s, uint32_t base, uint32_t lie)
 {
@@ -135,7 +139,7 @@ static void handled(struct ctx *c)
 			lies_about_handled(c, s, i * STEPS + 1, lies[i]);
 }
 
-/* Messages that were there before, and such that cannot be there yet, are passed over. */
+/* Messages with old numbers, and with numbers too far ahead, are ignored. */
 static void numbers(struct raw *r)
 {
 	static const uint32_t far[] = { IVS_CORE_BUFFERS + 1, 1000, 0x7fffffff, 0x80000000, 0xffffffff };
@@ -148,7 +152,7 @@ static void numbers(struct raw *r)
 	say(r, 3, 1, 4);
 }
 
-/* Each waits for one that never comes. */
+/* Each message waits for one that never arrives. */
 static void gap(struct raw *r)
 {
 	int i;
@@ -158,7 +162,7 @@ static void gap(struct raw *r)
 		say(r, 3, (uint32_t) i % IVS_CORE_BUFFERS + 1, 5);
 }
 
-/* Nobody has heard of their sender. */
+/* Their sender was never announced. */
 static void stranger(struct raw *r)
 {
 	int i;
@@ -170,7 +174,7 @@ static void stranger(struct raw *r)
 static void (*const order[])(struct raw *r) = { numbers, gap, stranger };
 enum { ORDERS = sizeof(order) / sizeof(order[0]), HONEST };
 
-/* Each of the hostile ones sends in an order of its own. The honest one's messages come through. */
+/* Each hostile rank sends in its own wrong order. The honest rank's messages arrive. */
 static void in_disorder(struct ctx *c)
 {
 	struct told *s = shared();

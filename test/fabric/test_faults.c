@@ -1,4 +1,4 @@
-/* Ranks that die, leave or write nonsense; forks; more ranks than there is room for; clocks that are set. */
+/* Ranks that die, leave or write invalid data; forks; more ranks than slots; changed clocks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -18,7 +18,7 @@
 #include "base/addr.h"
 #include "lists.h"
 
-/* One is killed: what the others wait for from it fails, and only that. */
+/* One rank is killed: the others' operations that depend on it fail, and no others. */
 static void killed(struct ctx *c)
 {
 	static char big[3000000];
@@ -34,7 +34,7 @@ static void killed(struct ctx *c)
 		wait_comp(c, c->rxcq);
 	}
 	barrier(c);
-	/* A receive that only it could have answered, and a send that it does not take. */
+	/* A receive that only the dead rank could have answered, and a send that it does not receive. */
 	OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[2], 2, 0, &in));
 	CHECK(wait_err(c, c->rxcq).err == FI_EIO);
 	for (i = 0; i < 100; i++) {
@@ -49,20 +49,20 @@ static void killed(struct ctx *c)
 		}
 	}
 	CHECK(fi_tinject(c->ep, &in, sizeof(in), c->peer[2], 2) == -FI_EIO);
-	/* The living go on. */
+	/* The live ranks continue. */
 	for (i = 0; i < 100; i++) {
 		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[!c->rank], 3, 0, NULL));
 		RETRY(c, fi_tinject(c->ep, &i, sizeof(i), c->peer[!c->rank], 3));
 		wait_comp(c, c->rxcq);
 		CHECK(in == i);
 	}
-	/* Until both are done with each other. */
+	/* Wait until both are done with each other. */
 	OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[!c->rank], 4, 0, NULL));
 	RETRY(c, fi_tsend(c->ep, &i, sizeof(i), NULL, c->peer[!c->rank], 4, NULL));
 	wait_comp(c, c->rxcq);
 }
 
-/* Killed while a large message to it, or from it, is on its way. */
+/* A rank is killed while a large message to it, or from it, is in flight. */
 static void killed_midway(struct ctx *c)
 {
 	enum { LEN = 64 << 20 };
@@ -73,7 +73,7 @@ static void killed_midway(struct ctx *c)
 	if (c->rank == 1) {
 		OK(fi_trecv(c->ep, buf, LEN, NULL, c->peer[0], 1, 0, buf));
 		barrier(c);
-		/* Until some of it is there. */
+		/* Wait until some of it has arrived. */
 		while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE))
 			progress(c);
 		raise(SIGKILL);
@@ -85,7 +85,7 @@ static void killed_midway(struct ctx *c)
 	free(buf);
 }
 
-/* Its slot is taken again, with a new epoch; the old address is dead. */
+/* A dead rank's slot is claimed again, with a new epoch; the old address stays dead. */
 static void reborn(struct ctx *c)
 {
 	static const struct setup plain;
@@ -97,7 +97,7 @@ static void reborn(struct ctx *c)
 
 	open_all(&d, &plain);
 	OK(fi_getname(&d.ep->fid, old, &len));
-	/* All slots in turn, so that ours comes back. */
+	/* Claim all slots in rotation, so that this one is reused. */
 	for (i = 0; i < 2000; i++) {
 		OK(fi_close(&d.ep->fid));
 		OK(fi_endpoint(d.domain, d.info, &d.ep, NULL));
@@ -121,7 +121,7 @@ static void reborn(struct ctx *c)
 	(void) c;
 }
 
-/* What was sent before the sender left is received. */
+/* Messages that were sent before the sender left are received. */
 static void last_words(struct ctx *c)
 {
 	static char buf[50000];
@@ -155,8 +155,8 @@ static void last_words(struct ctx *c)
 }
 
 /*
- * Ends a child of fork. Not by _exit(): valgrind then searches leaks all through the region,
- * which the child does not have any more, with a fault for each page.
+ * Ends a child of fork. Not by _exit(): valgrind would then search the whole region for leaks, which the child has not
+ * mapped, with a fault for each page.
  */
 static _Noreturn void leave(void)
 {
@@ -164,7 +164,7 @@ static _Noreturn void leave(void)
 	_exit(1);
 }
 
-/* A child with an endpoint of its own, which sends to its parent's and to itself. */
+/* A child with its own endpoint sends to its parent's and to itself. */
 static void own_child(struct ctx *c)
 {
 	static const struct setup plain;
@@ -180,7 +180,7 @@ static void own_child(struct ctx *c)
 	RETRY(&own, fi_tinject(own.ep, &out, sizeof(out), own.peer[0], 1));
 	wait_comp(&own, own.rxcq);
 	CHECK(in == out);
-	/* Its parent's, which is not the child's to take away. */
+	/* The parent's endpoint, which the child must not end. */
 	fi_close(&c->ep->fid);
 	CHECK(fi_av_insert(own.av, shared(), 1, &own.peer[1], 0, NULL) == 1);
 	RETRY(&own, fi_tinject(own.ep, &out, sizeof(out), own.peer[1], 2));
@@ -189,8 +189,8 @@ static void own_child(struct ctx *c)
 }
 
 /*
- * Until the provider's thread runs: while it starts it may hold a lock of a tool's, which
- * a child of fork then has for ever (seen: gcc 12's AddressSanitizer).
+ * Waits until the provider's thread runs: while it starts, it may hold a lock of a tool, which a child of fork then
+ * holds forever (seen: gcc 12's AddressSanitizer).
  */
 static void spin_heart(void)
 {
@@ -225,7 +225,7 @@ static void fork_opens(struct ctx *c)
 	}
 }
 
-/* A child of the application's does no harm, whatever it closes. */
+/* A child of the application does no harm, regardless of what it closes. */
 static void forks(struct ctx *c)
 {
 	int in, i, status;
@@ -249,7 +249,7 @@ static void forks(struct ctx *c)
 	}
 }
 
-/* One more than there are slots. */
+/* One rank more than there are slots. */
 static void full(struct ctx *c)
 {
 	struct fid_ep *eps[8], *ep;
@@ -269,7 +269,7 @@ static void full(struct ctx *c)
 		OK(fi_close(&eps[i]->fid));
 }
 
-/* Is this a file of the region's format, of the size and mode that it should have? */
+/* The region's file has the right format, size and mode. */
 static void file_region(struct ctx *c)
 {
 	const char *path = getenv("FI_IVSHMEM_REGION");
@@ -287,7 +287,7 @@ static void file_region(struct ctx *c)
 	(void) c;
 }
 
-/* This many calls, in 200 ms. */
+/* Makes this many calls in 200 ms. */
 static void poll_times(struct ctx *c, int calls)
 {
 	int i;
@@ -299,8 +299,8 @@ static void poll_times(struct ctx *c, int calls)
 }
 
 /*
- * A job that was stopped, all of it and for longer than the timeout, goes on: who is
- * waited for had no chance to say that it lives. The third process stops the two.
+ * A job that was stopped as a whole, for longer than the timeout, continues: a peer had no chance to send a heartbeat.
+ * The third process stops the other two.
  */
 static void stopped(struct ctx *c)
 {
@@ -319,7 +319,7 @@ static void stopped(struct ctx *c)
 			usleep(1000);
 		for (i = 0; i < 2; i++)
 			kill(s->pid[i], SIGSTOP);
-		usleep(2500000); /* more than FI_IVSHMEM_TIMEOUT */
+		usleep(2500000); /* longer than FI_IVSHMEM_TIMEOUT */
 		__atomic_store_n(&s->back, 1, __ATOMIC_RELEASE);
 		kill(s->pid[0], SIGCONT);
 		while (!__atomic_load_n(&s->polled, __ATOMIC_ACQUIRE))
@@ -328,7 +328,7 @@ static void stopped(struct ctx *c)
 	} else if (c->rank == 0) {
 		fill(buf, sizeof(buf), 3);
 		RETRY(c, fi_tsend(c->ep, buf, sizeof(buf), NULL, c->peer[1], 1, NULL));
-		/* It checks the other, each 256 calls and 100 ms at most. */
+		/* It checks the other rank, every 256 calls and at most every 100 ms. */
 		poll_times(c, 600);
 		__atomic_store_n(&s->waiting, 1, __ATOMIC_RELEASE);
 		while (!__atomic_load_n(&s->back, __ATOMIC_ACQUIRE))
@@ -348,8 +348,8 @@ static void stopped(struct ctx *c)
 static time_t ahead; /* seconds that CLOCK_REALTIME is ahead of the kernel's in this process */
 
 /*
- * In place of libc's for the provider as well: it reads a clock which is set before the kernel reads it. A wait until
- * what was read and a little more ends too late by that, or at once.
+ * Replaces libc's function, also for the provider: it reads a clock that is set before the kernel reads it. A wait
+ * until shortly after the time read ends too late by that difference, or at once.
  */
 int clock_gettime(clockid_t clock, struct timespec *ts)
 {
@@ -361,8 +361,8 @@ int clock_gettime(clockid_t clock, struct timespec *ts)
 }
 
 /*
- * One rank's clock is set back by an hour and its peer's is put forward by one. The peer waits longer than
- * FI_IVSHMEM_TIMEOUT, and takes the rank, which computes, for alive.
+ * One rank's clock is set back by an hour and its peer's forward by one. The peer waits longer than FI_IVSHMEM_TIMEOUT
+ * for the rank, which computes, and still regards it as alive.
  */
 static void clock_set(struct ctx *c)
 {
@@ -371,7 +371,7 @@ static void clock_set(struct ctx *c)
 	__atomic_store_n(&ahead, c->rank ? 3600 : -3600, __ATOMIC_RELAXED);
 	barrier(c);
 	if (c->rank) {
-		usleep(5000000); /* the silence itself: there is no event */
+		usleep(5000000); /* silence is the test: no event ends the wait */
 		RETRY(c, fi_tinject(c->ep, &out, sizeof(out), c->peer[0], 1));
 	} else {
 		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[1], 1, 0, NULL));
@@ -380,7 +380,7 @@ static void clock_set(struct ctx *c)
 	}
 }
 
-/* From now on reading another process's memory fails with EPERM, as under yama.ptrace_scope=1. */
+/* Makes later reads of another process's memory fail with EPERM, as under yama.ptrace_scope=1. */
 static void filter_reading(void)
 {
 	struct sock_filter filter[] = {
@@ -395,7 +395,7 @@ static void filter_reading(void)
 	OK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
 }
 
-/* One message of 1 MiB each way, and one more that is longer than a bounce buffer. */
+/* Sends one message of 1 MiB each way, and one more that is longer than a bounce buffer. */
 static void talk(struct ctx *c)
 {
 	enum { LEN = 1 << 20 };
@@ -419,8 +419,8 @@ static void talk(struct ctx *c)
 }
 
 /*
- * Rank 0 waits for a neighbour whose memory it cannot read any more, until it has checked several times whether
- * that lives. It does, and their messages go through the region.
+ * Rank 0 waits for a neighbour whose memory it can no longer read, until it has checked several times whether that rank
+ * is alive. It is, and their messages are sent through the region.
  */
 static void unreadable(struct ctx *c, bool filter)
 {
@@ -460,13 +460,13 @@ static void unreadable_filter(struct ctx *c)
 	unreadable(c, true);
 }
 
-/* As an ordinary user, since root reads all. */
+/* As an ordinary user, because root may read everything. */
 static void unreadable_dumpable(struct ctx *c)
 {
 	enum { NOBODY = 65534 };
 	static const struct setup plain;
 
-	/* Loads the provider, which that user may not be able to read. */
+	/* Load the provider, which that user may not be able to read. */
 	fi_freeinfo(get_info(&plain));
 	if (!geteuid())
 		OK(setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY) || prctl(PR_SET_DUMPABLE, 1));
@@ -477,7 +477,10 @@ static void unreadable_dumpable(struct ctx *c)
 	close_all(c);
 }
 
-/* A rank that no way leads to: the call that finds that out fails, and so does a receive that only it could have answered. */
+/*
+ * A rank that cannot be reached: the call that detects it fails, and so does a receive that only that rank could have
+ * answered.
+ */
 static void no_way(struct ctx *c)
 {
 	struct ivs_addr addr;
@@ -486,7 +489,7 @@ static void no_way(struct ctx *c)
 	int in;
 
 	OK(fi_getname(&c->ep->fid, &addr, &len));
-	addr.id ^= 1;	   /* of another region, */
+	addr.id ^= 1;	   /* of another region */
 	addr.core_len = 0; /* and without a core provider */
 	CHECK(fi_av_insert(c->av, &addr, 1, &nobody, 0, NULL) == 1);
 	OK(fi_trecv(c->ep, &in, sizeof(in), NULL, nobody, 1, 0, &in));
@@ -495,7 +498,7 @@ static void no_way(struct ctx *c)
 	CHECK(fi_tsend(c->ep, &in, sizeof(in), NULL, nobody, 1, NULL) == -FI_EIO);
 }
 
-/* Of two jobs with names of their own the second cannot have the first one's region. */
+/* The second of two jobs with different names cannot use the region of the first. */
 static void other_job(struct ctx *c)
 {
 	static const struct setup plain;
@@ -519,8 +522,8 @@ static void other_job(struct ctx *c)
 }
 
 /*
- * Two exchange messages while a third writes at random into the first one's part of
- * the region, then into everybody's. Nobody may crash or hang; errors are expected.
+ * Two ranks exchange messages while a third writes at random into the first one's part of the region, then into all
+ * parts. No rank may crash or hang; errors are expected.
  */
 static void vandal(struct ctx *c)
 {
@@ -535,7 +538,7 @@ static void vandal(struct ctx *c)
 		uint8_t *layout = map_layout(&g);
 
 		for (i = 0; i < 300000; i++) {
-			/* The rings and the tables, of the first few slots. */
+			/* The rings and the tables of the first few slots. */
 			uint64_t at, what = (uint64_t) rand_r(&seed) << (rand_r(&seed) % 33);
 
 			switch (rand_r(&seed) % 4) {
@@ -551,7 +554,7 @@ static void vandal(struct ctx *c)
 			default: at = g.slot_table + (uint64_t) rand_r(&seed) % 1024; break;
 			}
 			at &= ~7ULL;
-			/* Often what is nearly right: a bit of what is there. */
+			/* Often an almost valid value: one bit of the old value is changed. */
 			if (rand_r(&seed) % 2)
 				what = *(uint64_t *) (void *) (layout + at) ^ 1ULL << (rand_r(&seed) % 64);
 			*(volatile uint64_t *) (void *) (layout + at) = what;

@@ -1,6 +1,6 @@
 /*
- * The region that a job makes for itself in /dev/shm, where everybody may make files:
- * one that others could have written is refused, and left as it is. Where no room is left, an error says so.
+ * The region that a job creates in /dev/shm, where any user may create files: a file that others could have written is
+ * refused and left unchanged. Without room, an error reports it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -39,7 +39,7 @@ static void close_domain(struct ctx *c)
 	fi_freeinfo(c->info);
 }
 
-/* The name in /dev/shm of the region that this process has mapped. */
+/* Returns the path in /dev/shm of the region that this process has mapped. */
 static void own_path(char *path, size_t size)
 {
 	FILE *f = fopen("/proc/self/maps", "r");
@@ -49,7 +49,7 @@ static void own_path(char *path, size_t size)
 	char line[512];
 
 	CHECK(f && d);
-	/* A file that was made without a name has none there. */
+	/* A file that was created without a name has none there. */
 	while (fgets(line, sizeof(line), f))
 		if (strstr(line, " /dev/shm/") && sscanf(line, "%*s %*s %*s %*s %llu", &of) == 1)
 			inode = of;
@@ -62,7 +62,7 @@ static void own_path(char *path, size_t size)
 	CHECK(*path);
 }
 
-/* A copy of the region, which is as good as what a rank makes. */
+/* Creates a copy of the region, which is as valid as a rank's own file. */
 static void plant(const char *from, const char *to, mode_t mode)
 {
 	int in = open(from, O_RDONLY), out = open(to, O_RDWR | O_CREAT | O_EXCL, 0600);
@@ -77,7 +77,7 @@ static void plant(const char *from, const char *to, mode_t mode)
 	close(out);
 }
 
-/* It is refused, with this inode and as large as it was. */
+/* The file is refused, and keeps its inode and size. */
 static void refused(struct ctx *c, const char *path)
 {
 	struct stat before, after;
@@ -93,7 +93,7 @@ static void refused(struct ctx *c, const char *path)
 	OK(unlink(path));
 }
 
-/* As a job has it to which nobody has given a region. */
+/* The error of a job without a configured region. */
 static void no_region(const char *what)
 {
 	char job[64];
@@ -125,19 +125,19 @@ static void planted(struct ctx *c)
 	refused(c, path);
 	plant(good, path, 0640);
 	refused(c, path);
-	/* Another name for it, in a place of somebody else's. */
+	/* It has another name, in another user's directory. */
 	plant(good, path, 0600);
 	OK(link(path, other));
 	refused(c, path);
-	/* A way to another file. */
+	/* A link to another file. */
 	OK(symlink(other, path));
 	refused(c, path);
 	OK(unlink(other));
-	/* To a file that is not there: it is not made. */
+	/* A link to a file that does not exist, and is not created. */
 	OK(symlink(other, path));
 	refused(c, path);
 	CHECK(access(other, F_OK));
-	/* Opening one waits for nobody. */
+	/* Opening a FIFO does not block. */
 	OK(mkfifo(path, 0600));
 	refused(c, path);
 	if (!geteuid()) {
@@ -148,7 +148,7 @@ static void planted(struct ctx *c)
 		OK(chown(path, OTHER_USER, (gid_t) -1));
 		refused(c, path);
 	}
-	/* What an earlier run of ours has left is replaced, whole or not. */
+	/* A file of an earlier run is replaced, complete or not. */
 	plant(good, path, 0600);
 	OK(truncate(path, 100));
 	OK(open_domain(c));
@@ -163,7 +163,7 @@ static void planted(struct ctx *c)
 	OK(unlink(good));
 }
 
-/* A path from the environment is checked as any other: it is the user's file, or refused. */
+/* A path from the environment is checked like any other: it is the user's file, or refused. */
 static void given(struct ctx *c)
 {
 	const char *path = getenv("FI_IVSHMEM_REGION");
@@ -179,9 +179,9 @@ static void given(struct ctx *c)
 }
 
 /*
- * All of a job's ranks come at the same time, again and again: they have one file, made with its mode whatever
- * the umask is. left: they find what an earlier run has left. Whoever removes it does not remove what
- * another has put in its place.
+ * All ranks of a job start at the same time, repeatedly: they share one file, created with its mode regardless of the
+ * umask. left: they find a file of an earlier run. A rank that removes it does not remove the file that another has put
+ * in its place.
  */
 static void together(struct ctx *c, bool left)
 {
@@ -233,8 +233,8 @@ static void stale(struct ctx *c)
 }
 
 /*
- * Where the launcher has a secret, the name follows from it. So another user, who knows the job's name and not the
- * secret, can put nothing in the region's place.
+ * If the launcher has a secret, the name follows from it, so that another user, who knows the job's name but not the
+ * secret, cannot put a file in the region's place.
  */
 static void named_by_secret(struct ctx *c)
 {
@@ -266,7 +266,7 @@ static void named_by_secret(struct ctx *c)
 
 #define FILLER "/dev/shm/filler"
 
-/* Leaves no room in /dev/shm. */
+/* Fills /dev/shm completely. */
 static void fill_shm(void)
 {
 	static const char page[4096];
@@ -279,7 +279,7 @@ static void fill_shm(void)
 	close(fd);
 }
 
-/* Another endpoint; its error. */
+/* Opens another endpoint and returns the error. */
 static int try_endpoint(struct ctx *c)
 {
 	struct fid_ep *ep;
@@ -295,8 +295,8 @@ static int try_endpoint(struct ctx *c)
 }
 
 /*
- * Another program fills /dev/shm: before there is a region, before a rank has its part of it, and while ranks use
- * it. The first two are errors, and the third is nothing to messages. Memory for the program is not had there then.
+ * Another program fills /dev/shm: before a region exists, before a rank has its part of it, and while ranks use it. The
+ * first two are errors, and the third does not affect messages. Memory for the program is then not available.
  */
 static void full_shm(struct ctx *c)
 {
@@ -335,7 +335,7 @@ static void full_shm(struct ctx *c)
 	}
 	OK(unlink(FILLER));
 	OK(try_endpoint(c));
-	/* With room, as much as there is, and all of it can be written. */
+	/* With room, all of the available memory can be allocated and written. */
 	for (void *memory; (memory = ops->alloc(c->domain, 65536)); most += 65536)
 		memset(memory, 1, 65536);
 	CHECK(most);

@@ -1,6 +1,6 @@
 /*
- * A hostile peer sends what it may send, without end and without reading what it is sent:
- * the memory that it takes is bounded, and others are served.
+ * A hostile peer sends everything that it may send, without end and without reading the answers: its memory use is
+ * bounded, and others are served.
  */
 #include <malloc.h>
 
@@ -13,14 +13,14 @@ struct told {
 	uint16_t slot[3];
 };
 
-/* Sends one message the usual way, so that there is a ring, and takes it over. */
+/* Sends one ordinary message, so that a ring exists, and returns the ring for forging. */
 static struct forge take_over(struct ctx *c, struct told *s)
 {
 	RETRY(c, fi_tinject(c->ep, "hello", 5, c->peer[0], 1));
 	return forge_ring(s->slot[1], s->slot[0], 2);
 }
 
-/* Bytes of the heap, with those that malloc has mapped for one piece each. */
+/* Returns the bytes of the heap, including those that malloc has mapped separately. */
 static size_t heap(void)
 {
 	struct mallinfo2 info = mallinfo2();
@@ -28,7 +28,7 @@ static size_t heap(void)
 	return info.uordblks + info.hblkhd;
 }
 
-/* What rank 0 has of its heap when the hostile one has sent all, or is not listened to. */
+/* Returns rank 0's heap use when the hostile rank has sent everything, or is ignored. */
 static size_t serve(struct ctx *c, struct told *s)
 {
 	size_t before = heap(), most = 0, now;
@@ -75,7 +75,7 @@ static struct told *tell(struct ctx *c)
 	return s;
 }
 
-/* A message from the third, to which all of this is nothing. */
+/* Sends a message of the third rank, which the attack does not affect. */
 static void bystander(struct ctx *c)
 {
 	static char buf[300000];
@@ -97,7 +97,7 @@ static void bystander(struct ctx *c)
 	}
 }
 
-/* Rank 1 is hostile and sends count messages that make returns. */
+/* Rank 1 is hostile and sends count messages, each composed by make. */
 static void flood(struct ctx *c, uint32_t count, size_t most,
 		  size_t (*make)(uint32_t i, uint8_t *op, uint8_t *flags, uint64_t *tag, void *payload))
 {
@@ -117,12 +117,12 @@ static void flood(struct ctx *c, uint32_t count, size_t most,
 			if (!forge(&f, &s->over, op, flags, tag, payload, len))
 				break;
 		}
-		/* Until all was read, or not. */
+		/* Until everything was read, or ignored. */
 		while (!__atomic_load_n(&s->over, __ATOMIC_ACQUIRE) &&
 		       __atomic_load_n(&f.ctl->tail, __ATOMIC_ACQUIRE) + f.mask / 2 < f.head)
 			usleep(100);
 		__atomic_store_n(&s->ready, 2, __ATOMIC_RELEASE);
-		/* With its end all that it holds would be freed, and not be counted. */
+		/* Its end would free all that it holds, which would not be counted then. */
 		while (!__atomic_load_n(&s->over, __ATOMIC_ACQUIRE))
 			usleep(100);
 		_exit(0);
@@ -137,7 +137,7 @@ static void flood(struct ctx *c, uint32_t count, size_t most,
 	_exit(0);
 }
 
-/* The start of a write, of which no more comes. */
+/* The start of a write without further pieces. */
 static size_t part_of_write(uint32_t i, uint8_t *op, uint8_t *flags, uint64_t *tag, void *payload)
 {
 	struct ivs_rma rma = { .total = 1 << 20, .id = i };
@@ -149,7 +149,7 @@ static size_t part_of_write(uint32_t i, uint8_t *op, uint8_t *flags, uint64_t *t
 	return sizeof(rma);
 }
 
-/* A write of nothing, whose acknowledgement nobody reads. */
+/* A write of 0 bytes, whose acknowledgement is never read. */
 static size_t write_of_nothing(uint32_t i, uint8_t *op, uint8_t *flags, uint64_t *tag, void *payload)
 {
 	struct ivs_rma rma = { .id = i };
@@ -172,7 +172,7 @@ static size_t read_of_nothing(uint32_t i, uint8_t *op, uint8_t *flags, uint64_t 
 	return sizeof(rma);
 }
 
-/* A long message's start without bytes, for which no receive is posted. */
+/* The start of a long message without bytes, for which no receive is posted. */
 static size_t start_of_message(uint32_t i, uint8_t *op, uint8_t *flags, uint64_t *tag, void *payload)
 {
 	struct ivs_long head = { .total = 1 << 20, .id = i };
@@ -184,7 +184,7 @@ static size_t start_of_message(uint32_t i, uint8_t *op, uint8_t *flags, uint64_t
 	return sizeof(head);
 }
 
-/* And a short piece of it. */
+/* A short piece of that message. */
 static size_t piece_of_message(uint32_t i, uint8_t *op, uint8_t *flags, uint64_t *tag, void *payload)
 {
 	struct ivs_part part = { .id = i / 2 };
@@ -200,9 +200,9 @@ static size_t piece_of_message(uint32_t i, uint8_t *op, uint8_t *flags, uint64_t
 	return sizeof(part) + 32;
 }
 
-enum { LARGE = 24, PIECES = (1 << 20) / NM_LAYOUT_BOUNCE_BYTES }; /* messages of 1 MiB; of each one */
+enum { LARGE = 24, PIECES = (1 << 20) / NM_LAYOUT_BOUNCE_BYTES }; /* messages of 1 MiB, and pieces of each */
 
-/* The starts of large messages that no receive waits for, then all of them, which nobody has asked for. */
+/* The starts of large messages without a receive, then all their bytes, which were not requested. */
 static size_t all_of_message(uint32_t i, uint8_t *op, uint8_t *flags, uint64_t *tag, void *payload)
 {
 	struct ivs_bounce ref = { .len = NM_LAYOUT_BOUNCE_BYTES }; /* the same for each piece */
@@ -244,13 +244,13 @@ static void flood_pieces(struct ctx *c)
 	flood(c, 100000, 24 << 20, piece_of_message);
 }
 
-/* Half of FI_IVSHMEM_UNEXPECTED is for whoever comes first, and a 16th of the other half is the peer's own. */
+/* Half of FI_IVSHMEM_UNEXPECTED is for the first to send, and a 16th of the other half is the peer's own. */
 static void flood_large(struct ctx *c)
 {
 	flood(c, LARGE + LARGE * PIECES, 10 << 20, all_of_message);
 }
 
-/* A slot that has another owner each time that one reads it, of which each sends nonsense. */
+/* A slot that has another owner each time it is read, and each owner sends invalid messages. */
 static void flood_owners(struct ctx *c)
 {
 	struct told *s = tell(c);
@@ -261,7 +261,7 @@ static void flood_owners(struct ctx *c)
 
 		while (!__atomic_load_n(&s->ready, __ATOMIC_ACQUIRE))
 			usleep(100);
-		/* For the first owner, and where a new one's ring begins. */
+		/* For the first owner, and to find where a new owner's ring begins. */
 		forge(&f, &s->over, 200, 0, 0, "", 0);
 		f.head = 0;
 		f.ctl->tail = 0;
@@ -288,8 +288,8 @@ static void flood_owners(struct ctx *c)
 }
 
 /*
- * A ring that never empties, also after its rank has left: each poll of rank 0's ends after some messages,
- * and what it waits for of that rank ends with an error.
+ * A ring that never becomes empty, even after its rank has left: each poll of rank 0 ends after some messages, and its
+ * operations that wait for that rank end with an error.
  */
 static void flood_rest(struct ctx *c)
 {
@@ -314,7 +314,7 @@ static void flood_rest(struct ctx *c)
 				polls = now;
 				at = tail;
 			}
-			/* Lines read in one call: what is left of the ring, and a poll of it. */
+			/* Lines read in one call: the rest of the ring, and one poll of it. */
 			CHECK(tail - at <= 4 * (f.mask + 1));
 			if (i == 100000)
 				__atomic_store_n(&f.sender->owner, NM_SLOT_OWNER(f.conn->epoch, NM_SLOT_FREE),
@@ -341,8 +341,8 @@ static void flood_rest(struct ctx *c)
 }
 
 /*
- * Rank 1 sends what rank 0 has no receives for, until no more of it is taken. What rank 2 sends is
- * taken all the same, in whatever order its receives are posted; and nothing is lost.
+ * Rank 1 sends messages without receives to rank 0 until no more are accepted. Messages of rank 2 are still received,
+ * regardless of the order of the receives; and nothing is lost.
  */
 static void share_of_unexpected(struct ctx *c)
 {
@@ -364,7 +364,7 @@ static void share_of_unexpected(struct ctx *c)
 			}
 			CHECK(ret == -FI_EAGAIN);
 			progress(c);
-			/* It has polled this often, and taken nothing. */
+			/* It has polled this often without accepting a message. */
 			if (now - polls > 2000)
 				break;
 		}

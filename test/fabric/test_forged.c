@@ -1,7 +1,6 @@
 /*
- * A third process plays another VM of the cluster, which can write all of the region, and
- * whose messages bring bytes of its choice into other ranks' memory. Nobody else's memory is
- * reached by what it makes up, or puts back.
+ * A third process plays another VM of the cluster, which can write all of the region, and whose messages bring bytes of
+ * its choice into other ranks' memory. Messages that it forges, or replays, reach no other memory.
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -13,10 +12,10 @@
 
 enum { BYTES = 4096, KEY = 7 };
 
-/* What the processes tell each other, outside of the region. */
+/* Memory that the processes share outside of the region. */
 struct told {
 	uint32_t step;
-	uint8_t secret[3][BYTES]; /* of each rank's own; only shared so that tests see it */
+	uint8_t secret[3][BYTES]; /* each rank's private memory, shared only so that the test sees it */
 	uint64_t at;		  /* where forged bytes are in the victim's memory */
 	pid_t pid;
 	uint8_t addr[3][64];
@@ -34,7 +33,7 @@ static void next_step(struct told *s)
 	__atomic_add_fetch(&s->step, 1, __ATOMIC_ACQ_REL);
 }
 
-/* Each process's slot and epoch, from its address (fabric/base/addr.h). */
+/* Returns a process's slot, from its address (fabric/base/addr.h). */
 static uint32_t slot_of(const struct told *s, int rank)
 {
 	uint16_t slot;
@@ -70,7 +69,7 @@ static struct nm_mr *line_of(uint8_t *layout, const struct nm_layout_geometry *g
 	return NULL;
 }
 
-/* mr.c's check of a line. */
+/* Computes the check word of an entry like mr.c. */
 static uint64_t check_line(const uint8_t *key, const struct nm_mr *m, uint32_t slot, uint32_t epoch)
 {
 	uint64_t data[6] = {
@@ -98,8 +97,8 @@ static bool all(const uint8_t *p, int value)
 }
 
 /*
- * The other VM (2) has sent rank 1 bytes that resemble its proof, and says in its slot that
- * it is rank 1's process. Rank 0 writes to memory that it has registered.
+ * The other VM (2) has sent rank 1 bytes that resemble its proof, and claims in its slot to be rank 1's process. Rank 0
+ * writes to memory that the other VM has registered.
  */
 static void forged(struct ctx *c)
 {
@@ -135,13 +134,13 @@ static void forged(struct ctx *c)
 		slot->proof = ivs_siphash(proof.key, who, sizeof(who)) | 1;
 		line = line_of(layout, &g, who[0], KEY);
 		forged_line = *line;
-		forged_line.base = (uintptr_t) s->secret[1]; /* shared: at the same place in both */
+		forged_line.base = (uintptr_t) s->secret[1]; /* shared memory is at the same address in both */
 		forged_line.access = NM_MR_READ | NM_MR_WRITE;
 		forged_line.check = check_line(proof.key, &forged_line, who[0], who[1]);
 		write_line(line, &forged_line);
 		next_step(s);
 		spin_step(c, s, 4);
-		/* It went to whom it was sent. */
+		/* The write reached the memory of its addressee. */
 		CHECK(all(mine, 9));
 		OK(fi_close(&mr->fid));
 	} else {
@@ -157,8 +156,8 @@ static void forged(struct ctx *c)
 }
 
 /*
- * Rank 1 withdraws memory and registers other memory under the same key. The other VM puts the
- * line of the first back into the table. What rank 0 writes does not go there.
+ * Rank 1 withdraws memory and registers other memory under the same key. The other VM puts the entry of the first back
+ * into the table. Rank 0's writes do not reach the first.
  */
 static void withdrawn(struct ctx *c)
 {
@@ -204,9 +203,9 @@ static void withdrawn(struct ctx *c)
 }
 
 /*
- * Rank 0 waits for a message of rank 1's, a neighbour. The other VM puts into the ring between them that
- * there is one, where rank 1 has a secret; or puts back what rank 1 itself sent, when its memory holds a
- * secret by now. Rank 0 gets an error, and not the secret.
+ * Rank 0 waits for a message from rank 1, a neighbour. The other VM forges an announcement in the ring between them,
+ * for a place where rank 1 has a secret; or it replays an announcement of rank 1, whose memory holds a secret by now.
+ * Rank 0 gets an error, and not the secret.
  */
 static void read_of_neighbour(struct ctx *c, bool replayed)
 {
@@ -230,7 +229,7 @@ static void read_of_neighbour(struct ctx *c, bool replayed)
 		struct forge f;
 
 		spin_step(c, s, 3);
-		/* What it sent: two lines of a message with payload in the ring, and two of that. */
+		/* Rank 1's lines: two of a message with payload in the ring, and two of the announcement. */
 		f = forge_ring(slot_of(s, 1), slot_of(s, 0), 4);
 		memcpy(&sent, forge_line(&f, 2) + 16, IVS_RTS_SHOWN_BYTES);
 		CHECK(sent.total == sizeof(out) && forge_line(&f, 2)[4] == IVS_OP_TAGGED_RTS);
@@ -267,7 +266,7 @@ static void replayed_read(struct ctx *c)
 	read_of_neighbour(c, true);
 }
 
-/* Does the area of a rank's in the region hold BYTES of the secret's value one after another? */
+/* Returns true if the area of a rank in the region holds BYTES consecutive bytes of the secret's value. */
 static bool in_area(const uint8_t *layout, const struct nm_layout_geometry *g, uint32_t slot)
 {
 	const uint8_t *p = layout + g->areas + slot * g->area_bytes;
@@ -279,10 +278,10 @@ static bool in_area(const uint8_t *layout, const struct nm_layout_geometry *g, u
 }
 
 /*
- * Rank 1 sends rank 0, a neighbour, a secret that goes by no region. Before rank 0 receives it, the other
- * VM answers in rank 0's name: that it has been received (then rank 1 would use its memory for other things,
- * while rank 0 reads it), or that it is to be sent after all (then it would come through the region). It says
- * so by the message's id, or as rank 0 itself answered the message before. Rank 1 gets an error, and rank 0 nothing.
+ * Rank 1 sends rank 0, a neighbour, a secret that is not sent through a region. Before rank 0 receives it, the other VM
+ * answers in rank 0's name: that it has been received (then rank 1 would reuse its memory while rank 0 reads it), or
+ * that it has to be sent after all (then it would pass through the region). The answer has the message's id, or is rank
+ * 0's answer to the message before. Rank 1 gets an error, and rank 0 nothing.
  */
 static void answer_of_neighbour(struct ctx *c, uint8_t op)
 {
@@ -313,7 +312,7 @@ static void answer_of_neighbour(struct ctx *c, uint8_t op)
 		forge_next(s->addr[1], s->addr[0], IVS_OP_TAGGED_RTS, &tag, &sent, IVS_RTS_SHOWN_BYTES);
 		CHECK(sent.total == sizeof(out));
 		f = forge_next(s->addr[0], s->addr[1], IVS_OP_SHOWN_ACK, &answer, NULL, 0);
-		/* In its low bits is where the message stands in rank 1's ledger. */
+		/* Its low bits are the index of the message in rank 1's ledger. */
 		answer = op >= IVS_OP_SHOWN_ACK ? (answer & ~0xffffULL) | (sent.id & 0xffff) : sent.id;
 		forge(&f, &never, op, 0, answer, NULL, 0);
 		__atomic_store_n(f.activity, 1, __ATOMIC_RELEASE);
@@ -326,7 +325,7 @@ static void answer_of_neighbour(struct ctx *c, uint8_t op)
 		OK(fi_trecv(c->ep, in, sizeof(in), NULL, c->peer[1], 2, 0, NULL));
 		wait_comp(c, c->rxcq);
 		CHECK(in[0] == 1 && in[sizeof(in) - 1] == 1);
-		/* Polls no more, until it is over. */
+		/* Does not poll until the test is over. */
 		while (__atomic_load_n(&s->step, __ATOMIC_ACQUIRE) < 3)
 			sched_yield();
 		OK(fi_trecv(c->ep, in, sizeof(in), NULL, c->peer[1], 2, 0, NULL));
@@ -357,21 +356,21 @@ static void replayed_cts(struct ctx *c)
 }
 
 /*
- * Rank 0 has received a message that rank 1 was called to write a part of. While the next one waits for its receive, the
- * other VM makes that call again, in rank 0's name, for the message that waits. Nothing is written to where the
- * first one lies.
+ * Rank 0 has received a message of which rank 1 was asked to write a part. While the next one waits for its receive,
+ * the other VM repeats the request in rank 0's name for the waiting message. Nothing is written to the place of the
+ * first one.
  */
 static void forged_coop(struct ctx *c)
 {
 	enum { LEN = 32 << 20 };
 	struct told *s = shared();
 	static const uint32_t never;
-	static uint8_t buf[LEN]; /* rank 1's message is on its way for good */
+	static uint8_t buf[LEN]; /* rank 1's message stays in flight */
 
 	tell_address(c, s);
 	if (c->rank == 1) {
 		memset(buf, 1, LEN);
-		/* With its answer to the first one rank 0 gets a ring, by which it calls for the second. */
+		/* Its answer to the first message opens rank 0's ring, through which it requests the second. */
 		for (int i = 0; i < 2; i++) {
 			RETRY(c, fi_tsend(c->ep, buf, LEN, NULL, c->peer[0], 2, NULL));
 			wait_comp(c, c->txcq);
@@ -410,8 +409,8 @@ static void forged_coop(struct ctx *c)
 }
 
 /*
- * Rank 1 sends the start of a long message that is all of it, which no rank does, and is killed. The receive that
- * it has matched ends.
+ * Rank 1 sends the start of a long message that is already complete, which no correct rank does, and is killed. The
+ * receive that it has matched ends.
  */
 static void forged_whole(struct ctx *c)
 {
@@ -443,7 +442,7 @@ static void forged_whole(struct ctx *c)
 const struct test test_forged[] = { { "forged_neighbour", 3, forged },
 				    { "withdrawn_memory", 3, withdrawn },
 				    { "forged_whole", 2, forged_whole, .killed = 1 },
-				    /* Any size is read directly, without timing it first. */
+				    /* Any size is read directly, without measuring. */
 				    { "forged_read", 3, forged_read, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
 				    { "replayed_read", 3, replayed_read, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
 				    { "forged_ack", 3, forged_ack, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },

@@ -1,6 +1,6 @@
 /*
  * Ranks on several hosts, each with a region: large messages are announced, and their receiver reads them through the
- * core provider. test/mpi/alone_test.go runs these on libfabric 2 as well.
+ * core provider. test/mpi/alone_test.go also runs these on libfabric 2.
  */
 #include <linux/futex.h>
 #include <poll.h>
@@ -20,7 +20,7 @@ static const size_t sizes[] = {
 #define SIZES	(sizeof(sizes) / sizeof(sizes[0]))
 #define LARGEST 2097153
 
-/* How many messages this process has read, as its endpoint says when it is closed. */
+/* Closes the endpoint and returns how many messages this process has read, from the endpoint's report. */
 static unsigned long close_and_count(struct ctx *c)
 {
 	unsigned long ranks, messages, reads = 0;
@@ -49,7 +49,7 @@ static unsigned long close_and_count(struct ctx *c)
 	return reads;
 }
 
-/* Each way to send, to a receive that is early or late, whole or in pieces, from one or from anybody. */
+/* Each way to send, to a receive that is early or late, complete or in pieces, directed or from any source. */
 static void reads(struct ctx *c)
 {
 	static const struct setup plain;
@@ -103,8 +103,8 @@ static void reads(struct ctx *c)
 }
 
 /*
- * One large message from each of the others, by the region and from another host, all to receives from anybody
- * that were posted before or after; and receives that are cancelled meanwhile.
+ * One large message from each of the other ranks, through the region and from another host, to receives from any source
+ * that were posted before or after; other receives are cancelled in between.
  */
 static void anybody(struct ctx *c)
 {
@@ -118,7 +118,7 @@ static void anybody(struct ctx *c)
 	for (round = 0; round < 4; round++) {
 		memset(seen, 0, sizeof(seen));
 		fill(out, LEN, (unsigned int) (c->rank + round));
-		/* One that nothing fits is cancelled while messages arrive. */
+		/* A receive that no message matches is cancelled while messages arrive. */
 		OK(fi_trecv(c->ep, out, 0, NULL, FI_ADDR_UNSPEC, 1000, 0, seen));
 		for (i = 0; round % 2 && i < c->procs - 1; i++)
 			OK(fi_trecv(c->ep, in + i * LEN, LEN, NULL, FI_ADDR_UNSPEC, 0, 255, in + i * LEN));
@@ -144,7 +144,7 @@ static void anybody(struct ctx *c)
 	free(out);
 }
 
-/* More at once than the core provider has room for, received in the other order. */
+/* More messages at once than the core provider has room for, received in reverse order. */
 static void many(struct ctx *c)
 {
 	enum { COUNT = 300, LEN = IVS_CORE_READ_MIN + 1000 };
@@ -168,10 +168,13 @@ static void many(struct ctx *c)
 	free(out);
 }
 
-/* Whose turn it is to make progress, by rank; or somebody's to die. */
+/* The rank that makes progress now, or the death of one. */
 enum { SENDER, RECEIVER, DEATH };
 
-/* Progress of one turn: in as many calls the core provider is polled once at least. It yields to nobody: turns are short. */
+/*
+ * Makes one step of progress: in this many calls the core provider is polled at least once. It does not yield, because
+ * steps are short.
+ */
 static void take_turn(struct ctx *c, volatile const uint8_t *first)
 {
 	struct fi_cq_tagged_entry e;
@@ -181,7 +184,7 @@ static void take_turn(struct ctx *c, volatile const uint8_t *first)
 		fi_cq_read(c->rxcq, &e, 0);
 }
 
-/* Waits for one of two turns, and returns it. It sleeps, so that a busy machine runs the other. */
+/* Waits for one of two steps, and returns it. It sleeps, so that a busy machine runs the other process. */
 static uint32_t await_turn(uint32_t *turn, uint32_t one, uint32_t other)
 {
 	uint32_t now;
@@ -198,8 +201,9 @@ static void hand_over(uint32_t *turn, uint32_t next)
 }
 
 /*
- * Its sender is killed while a message is read. The two make progress in turns, and the receiver's ends with the first
- * bytes: no more of the message is on its way than sockets hold, so that it cannot have ended.
+ * The sender is killed while a message is read. The two ranks make progress alternately, and the receiver's ends with
+ * the first bytes: no more of the message is in flight than sockets hold, so that it cannot have been received
+ * completely.
  */
 static void killed(struct ctx *c)
 {
@@ -233,8 +237,8 @@ static void killed(struct ctx *c)
 }
 
 /*
- * The receiver is killed while it reads a message. Its sender sends nothing more, and sees it all the same: its message
- * fails, and so does the receive of the dead rank's answer.
+ * The receiver is killed while it reads a message. Its sender sends nothing more, and notices the death nevertheless:
+ * its message fails, and so does the receive of the dead rank's answer.
  */
 static void receiver_killed(struct ctx *c)
 {
@@ -271,7 +275,10 @@ static void receiver_killed(struct ctx *c)
 	free(buf);
 }
 
-/* A receiver that does nothing for longer than the patience with the dead is there: it is asked several times meanwhile. */
+/*
+ * A receiver that does nothing for longer than the timeout of dead ranks still exists: it is probed several times in
+ * that period.
+ */
 static void receiver_late(struct ctx *c)
 {
 	enum { LEN = 4 << 20 };
@@ -281,7 +288,7 @@ static void receiver_late(struct ctx *c)
 	struct timespec start, now;
 
 	memset(buf, c->rank ? 2 : 1, LEN);
-	/* The first messages connect the two, for which both make progress. */
+	/* The first messages connect the two ranks, for which both make progress. */
 	OK(fi_trecv(c->ep, answer, sizeof(answer), NULL, c->peer[!c->rank], 3, 0, answer));
 	RETRY(c, fi_tsend(c->ep, none, sizeof(none), NULL, c->peer[!c->rank], 3, none));
 	CHECK(wait_comp(c, c->txcq).op_context == none);
@@ -309,7 +316,10 @@ static void receiver_late(struct ctx *c)
 	free(buf);
 }
 
-/* The two have talked, in turns and at once: what is short now goes without a completion where the core provider lets it. */
+/*
+ * Exchanges messages between the two ranks, alternately and simultaneously: short messages are then sent without a
+ * completion if the core provider supports it.
+ */
 static void talk(struct ctx *c, int other, int rounds)
 {
 	int in, i;
@@ -323,8 +333,8 @@ static void talk(struct ctx *c, int other, int rounds)
 }
 
 /*
- * Short messages and long ones of one tag, more at once than there is room for: each receive gets its own in order, and
- * each is whole.
+ * Short and long messages with one tag, more at once than there is room for: each receive gets its message in order and
+ * complete.
  */
 static void in_order(struct ctx *c)
 {
@@ -370,8 +380,9 @@ static void in_order(struct ctx *c)
 }
 
 /*
- * The last short message arrives, although its sender closes at once and its receiver does nothing meanwhile. FABRIC_LOSE is
- * a command after which the network loses the first packet: the message, which the sender's device has to send again.
+ * The last short message arrives, although its sender closes at once and its receiver does nothing in the meantime.
+ * FABRIC_LOSE is a command after which the network loses the first packet: the message, which the sender's device has
+ * to send again.
  */
 static void last_word(struct ctx *c)
 {
@@ -383,7 +394,10 @@ static void last_word(struct ctx *c)
 	open_all(c, &plain);
 	exchange(c);
 	talk(c, !c->rank, 10);
-	/* From this the sender knows that all of its own have been handled: the last one goes without a completion. */
+	/*
+	 * With this the sender knows that all its messages have been handled: the last one is sent without a
+	 * completion.
+	 */
 	if (c->rank) {
 		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[0], 9, 0, &in));
 		CHECK(wait_comp(c, c->rxcq).op_context == &in);
@@ -406,7 +420,10 @@ static void last_word(struct ctx *c)
 	close_all(c);
 }
 
-/* One has closed when the other sends it the last short messages: they are lost, or refused, and the other closes, too. */
+/*
+ * One rank has closed its endpoint when the other sends it the last short messages: they are lost or refused, and the
+ * other rank closes without an error.
+ */
 static void closed(struct ctx *c)
 {
 	static const struct setup plain;
@@ -436,8 +453,9 @@ static void closed(struct ctx *c)
 }
 
 /*
- * A rank is killed before it has handled the last short message. What its sender waits for from it fails, although it
- * sends nothing more: the dead rank had handled all that came before, so that this one went without a completion.
+ * A rank is killed before it has handled the last short message. Its sender's operation that waits for it fails,
+ * although it sends nothing more: the dead rank had handled all earlier messages, so that this one was sent without a
+ * completion.
  */
 static void short_killed(struct ctx *c)
 {
@@ -461,7 +479,7 @@ static void short_killed(struct ctx *c)
 		wait_comp(c, c->rxcq);
 		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[2], 8, 0, &in));
 		RETRY(c, fi_tinject(c->ep, &i, sizeof(i), c->peer[2], 8));
-		/* Nobody asks before it has ended: its device would answer. */
+		/* No question may be sent before the process has ended: its device would answer. */
 		end.fd = (int) syscall(SYS_pidfd_open, (pid_t) turn[1], 0);
 		CHECK(end.fd >= 0);
 		hand_over(turn, DEATH);
@@ -469,13 +487,13 @@ static void short_killed(struct ctx *c)
 		close(end.fd);
 		CHECK(wait_err(c, c->rxcq).err == FI_EIO);
 	}
-	/* The living go on. */
+	/* The live ranks continue. */
 	talk(c, !c->rank, 10);
 }
 
 /*
- * A rank that sends more than its receiver has room for waits, and is not taken for one that lies: all receive buffers hold its
- * messages, the first of which waits for room and the others for that one.
+ * A rank that sends more than its receiver has room for waits, and is not mistaken for a lying one: all receive buffers
+ * hold its messages, the first of which waits for room and the others for that one.
  */
 static void no_room(struct ctx *c)
 {
@@ -497,7 +515,7 @@ static void no_room(struct ctx *c)
 		for (; done < COUNT; done++)
 			wait_comp(c, c->txcq);
 	} else {
-		/* There is room for some 40, and 64 are in the buffers. */
+		/* There is room for some 40 messages, and 64 are in the buffers. */
 		while (*sent < 120)
 			progress(c);
 		for (i = 0; i < POLLS; i++)

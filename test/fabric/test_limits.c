@@ -1,4 +1,4 @@
-/* As many ranks as a region has slots, and what they cost. */
+/* As many ranks as a region has slots, and their memory use. */
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -6,7 +6,7 @@
 
 #include "lists.h"
 
-/* Bytes of memory that the region's file has taken. */
+/* Returns the bytes of memory that the region's file uses. */
 static uint64_t taken(void)
 {
 	struct stat st;
@@ -16,8 +16,8 @@ static uint64_t taken(void)
 }
 
 /*
- * 1,024 endpoints in one region, each with its queue. What a rank takes by being there is
- * bounded: its lines of the tables, and what it is sure to have of its area. All else comes with its messages.
+ * 1,024 endpoints in one region, each with its queue. The memory of a rank that has not communicated is bounded: its
+ * entries of the tables, and the guaranteed part of its area. All other memory is allocated with its messages.
  */
 static void full_region(struct ctx *c)
 {
@@ -52,7 +52,7 @@ static void full_region(struct ctx *c)
 	}
 	/* docs/fabric-design.md: 256 KiB of bounce buffers, and a ring of 640 bytes to each. */
 	CHECK(taken() - before <= (uint64_t) RANKS * ((256 << 10) + RANKS * 640 + 4096));
-	/* From the first, one in the middle and the last but one to the last. */
+	/* Send from the first rank, one in the middle and the last but one to the last. */
 	for (i = 0; i < 3; i++) {
 		int from = i * (RANKS - 2) / 2;
 		fi_addr_t src;
@@ -78,8 +78,8 @@ static void full_region(struct ctx *c)
 }
 
 /*
- * A message of somebody who is killed before it is received: it was only shown, and
- * fails; what was claimed of it does, too.
+ * The sender of a message that was only shown is killed before it is received: the message fails, also if it was
+ * claimed.
  */
 static void shown_by_the_dead(struct ctx *c)
 {
@@ -107,7 +107,7 @@ static void shown_by_the_dead(struct ctx *c)
 		CHECK(n == -FI_EAVAIL && fi_cq_readerr(c->rxcq, &err, 0) == 1);
 	}
 	barrier(c);
-	/* Until it is known to be dead: a receive that only it could answer fails. */
+	/* Wait until the death is noticed: a receive that only the dead rank could answer fails. */
 	OK(fi_trecv(c->ep, buf, 1, NULL, c->peer[1], 3, 0, NULL));
 	CHECK(wait_err(c, c->rxcq).err == FI_EIO);
 	OK(fi_trecv(c->ep, buf, LEN, NULL, c->peer[1], 1, 0, buf));
@@ -118,7 +118,7 @@ static void shown_by_the_dead(struct ctx *c)
 
 		CHECK(fi_cq_readerr(c->rxcq, &err, 0) == 1 && err.err == FI_EIO);
 	} else {
-		/* Its death was seen as late as this. */
+		/* The death was noticed only now. */
 		CHECK(n == 1 && e.len == LEN);
 	}
 	msg.msg_iov = &iov;

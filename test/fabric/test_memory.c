@@ -1,4 +1,4 @@
-/* Reading, writing and changing another's memory. */
+/* Reads, writes and atomic operations on other ranks' memory. */
 #include <dlfcn.h>
 #include <sched.h>
 
@@ -15,7 +15,7 @@ struct target {
 static struct fid_mr *mr;
 static uint8_t *memory;
 
-/* Everybody shows BYTES of memory; where, is known to all. */
+/* Each rank registers BYTES of memory, and all ranks know its place. */
 static const struct target *show(struct ctx *c, bool in_region)
 {
 	struct target *t = shared();
@@ -134,7 +134,7 @@ static void rma_calls(struct ctx *c)
 	hide(c, false);
 }
 
-/* What was not shown, or not in that way, is refused, and the sender learns of it. */
+/* Access to memory that was not registered, or not for it, is refused, and the sender is informed. */
 static void refused(struct ctx *c)
 {
 	const struct target *t = show(c, false);
@@ -165,7 +165,9 @@ static void refused(struct ctx *c)
 	hide(c, false);
 }
 
-/* Writes a word to where rank 1 calls at, under key, and reads it back; or is refused both. */
+/*
+ * Writes a word to rank 1's address at, under key, and reads it back; or both are refused, as reads and writes state.
+ */
 static void write_and_read(struct ctx *c, uint64_t at, uint64_t key, uint64_t value, bool reads, bool writes)
 {
 	uint64_t got = 0;
@@ -184,8 +186,8 @@ static void write_and_read(struct ctx *c, uint64_t at, uint64_t key, uint64_t va
 }
 
 /*
- * A target that was found once is not searched again: but its end still is the end, and what
- * takes its key is a place of its own, with rights of its own.
+ * A known target is not searched again, but its bounds still hold, and other memory under the same key has its own
+ * place and rights.
  */
 static void same_key(struct ctx *c)
 {
@@ -217,7 +219,7 @@ static void same_key(struct ctx *c)
 			write_and_read(c, 992, key, 1000 * i, reads, writes);
 			write_and_read(c, 993, key, 666, false, false);
 			write_and_read(c, UINT64_MAX - 3, key, 666, false, false);
-			write_and_read(c, 0, key + 8, 666, false, false); /* as if it were beside it */
+			write_and_read(c, 0, key + 8, 666, false, false); /* an adjacent key */
 		}
 		barrier(c);
 		for (turn = 0; c->rank == 1 && turn < 3; turn++) {
@@ -251,7 +253,7 @@ static void rma_counters(struct ctx *c)
 	hide(c, false);
 }
 
-/* The same operation here, in the plainest way. */
+/* The same operation in this process, in the plainest form. */
 #define REFERENCE(name, type) \
 	static type ref_##name(enum fi_op op, type d, type s) \
 	{ \
@@ -329,7 +331,7 @@ static void compare_swap(struct ctx *c, const struct target *t)
 	}
 }
 
-/* Every type with every operation is either done or refused by the same answer. */
+/* Every operation on every type is executed, or refused with the same error. */
 static void every_type(struct ctx *c, const struct target *t)
 {
 	char a[4096], r[4096];
@@ -359,7 +361,7 @@ static void every_type(struct ctx *c, const struct target *t)
 	OK(fi_atomicvalid(c->ep, FI_INT64, FI_SUM, &count));
 	CHECK(count == 512);
 	CHECK(fi_atomic(c->ep, a, count + 1, NULL, c->peer[1], 0, t[1].key, FI_INT64, FI_SUM, NULL) == -FI_EINVAL);
-	/* As large as they get. */
+	/* The largest operations. */
 	RETRY(c, fi_fetch_atomic(c->ep, a, count, NULL, r, NULL, c->peer[1], 0, t[1].key, FI_INT64, FI_SUM, NULL));
 	wait_comp(c, c->txcq);
 	RETRY(c, fi_inject_atomic(c->ep, a, count, c->peer[1], 0, t[1].key, FI_INT64, FI_SUM));
@@ -382,9 +384,8 @@ static void atomics(struct ctx *c)
 }
 
 /*
- * Memory is registered twice, and one of the two ends while it is being read: by the other's key
- * the read goes on, by its own it fails. More is read than there is room for on the way, so it is
- * still under way.
+ * Memory is registered twice, and one registration is closed during a read: under the other's key the read continues,
+ * under its own it fails. More is read than fits the buffers in between, so that the read is still in progress.
  */
 static void two_keys(struct ctx *c)
 {
@@ -427,7 +428,7 @@ static void two_keys(struct ctx *c)
 	free(buf);
 }
 
-/* Three add to one number; none is lost. */
+/* Three ranks add to one number; no addition is lost. */
 static void concurrent(struct ctx *c)
 {
 	enum { COUNT = 2000 };
@@ -445,7 +446,7 @@ static void concurrent(struct ctx *c)
 	hide(c, false);
 }
 
-/* A message whose bytes lie in the region is copied once, by its receiver. */
+/* A message whose bytes are in the region is copied once, by its receiver. */
 static void send_from_region(struct ctx *c)
 {
 	struct nm_fabric_memory *ops;
@@ -467,7 +468,7 @@ static void send_from_region(struct ctx *c)
 	free(in);
 }
 
-/* A function of the provider's file, as a library that knows of no domain finds it. */
+/* Returns a function of the provider's file, as a library without a domain finds it. */
 static void *provider(const char *name)
 {
 	const char *folder = getenv("FI_PROVIDER_PATH");
@@ -485,9 +486,9 @@ static void *provider(const char *name)
 }
 
 /*
- * Memory for a program that knows of no endpoint: peers reach it as any in the region, it
- * is given out again when it was given back, in parts and together, and it is the
- * program's until then, though the endpoint is closed: so is the slot.
+ * Memory for a program without an endpoint: peers can reach it like any in the region. After it is freed, in parts and
+ * completely, it is allocated again. Until then the program has it even though the endpoint is closed, and so the slot
+ * stays claimed.
  */
 static void process_memory(struct ctx *c)
 {
@@ -517,7 +518,7 @@ static void process_memory(struct ctx *c)
 		CHECK(p[i] && ops->inside(c->domain, p[i], 10000));
 		memset(p[i], i, 10000);
 	}
-	/* The hole in the middle takes what fits, and no more. */
+	/* The hole in the middle is used for blocks that fit, and not for larger ones. */
 	OK(give(p[1]));
 	other = alloc(4096);
 	CHECK((uint8_t *) other == p[1] && (p[1] = alloc(4097)) && p[1] == (uint8_t *) other + 4096);
@@ -539,7 +540,7 @@ static void process_memory(struct ctx *c)
 	CHECK(filled(memory + 40860, 100, (unsigned int) !c->rank));
 	barrier(c);
 	OK(fi_close(&mr->fid));
-	/* One of the two frees it when all is closed, the other keeps it. */
+	/* One of the two ranks frees it after everything is closed, the other keeps it. */
 	close_all(c);
 	CHECK(filled(memory + 40860, 100, (unsigned int) !c->rank));
 	memset(memory, 0xaa, 40960);
@@ -547,7 +548,7 @@ static void process_memory(struct ctx *c)
 		OK(give(memory));
 }
 
-/* Who asks for all there is does not get it: a ring to everybody has room beside it. */
+/* A program that allocates all memory does not get all: room for a ring to every rank is kept. */
 static void greedy(struct ctx *c)
 {
 	void *(*alloc)(size_t) = (void *(*) (size_t) ) provider("nm_fabric_alloc");

@@ -1,9 +1,9 @@
-/* Sending and receiving: each call, each size, each way a message goes. */
+/* Sends and receives: each call, each size, each path of a message. */
 #include "lists.h"
 
 #define HOSTS .env = { "FI_IVSHMEM_CORE=auto" }
 
-/* In the ring, in a bounce buffer, in pieces, read from memory; and their borders. */
+/* In the ring, in a bounce buffer, in pieces, read from memory; and the boundaries between these. */
 static const size_t sizes[] = {
 	0,    1,    7,	  8,	 40,	48,    49,    104,    105,     328,	329,	 4096,
 	8191, 8192, 8193, 12287, 12288, 65536, 65537, 200000, 1048576, 2097153, 5000001,
@@ -21,7 +21,7 @@ static int previous(const struct ctx *c)
 	return (c->rank + c->procs - 1) % c->procs;
 }
 
-/* Everybody sends to the next and receives from the one before. */
+/* Each rank sends to the next and receives from the one before. */
 static void tagged_ring(struct ctx *c)
 {
 	uint8_t *out = malloc(LARGEST), *in = malloc(LARGEST);
@@ -37,7 +37,7 @@ static void tagged_ring(struct ctx *c)
 
 			fill(out, sizes[i], seed + (unsigned int) c->rank);
 			memset(in, 0xee, sizes[i]);
-			/* Posted before, or after it has come. */
+			/* Posted before the message, or after it has arrived. */
 			if (round != 1)
 				OK(fi_trecv(c->ep, in, sizes[i], NULL, c->peer[previous(c)], tag, 0, in));
 			barrier(c);
@@ -158,7 +158,7 @@ static void order(struct ctx *c)
 
 	if (c->rank == 0) {
 		for (i = 0; i < COUNT; i++) {
-			/* Small ones must not overtake large ones. */
+			/* Small messages must not overtake large ones. */
 			size_t len = i % 97 == 0 ? 30000 : i % 31 == 0 ? 5000 : sizeof(i);
 
 			memcpy(buf, &i, sizeof(i));
@@ -176,7 +176,7 @@ static void order(struct ctx *c)
 	}
 }
 
-/* Tags, masks and sources choose; what does not match waits. */
+/* Tags, masks and sources select messages; others wait. */
 static void matching(struct ctx *c)
 {
 	struct fi_cq_tagged_entry e;
@@ -191,7 +191,7 @@ static void matching(struct ctx *c)
 		return;
 	}
 	barrier(c);
-	/* The last of 2's by tag, then the first of 1's by source. */
+	/* The last message of rank 2 by tag, then the first of rank 1 by source. */
 	OK(fi_trecv(c->ep, &in, sizeof(in), NULL, FI_ADDR_UNSPEC, 0x209, 0, NULL));
 	e = wait_comp(c, c->rxcq);
 	CHECK(in == 2 && e.tag == 0x209);
@@ -201,7 +201,7 @@ static void matching(struct ctx *c)
 	OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[2], 0x005, 0xff00, NULL));
 	e = wait_comp_src(c, c->rxcq, &src);
 	CHECK(in == 2 && e.tag == 0x205 && src == c->peer[2]);
-	/* Nothing of 1's has this tag: a later one of 2's may not take it. */
+	/* No message of rank 1 has this tag: a later one of rank 2 must not match. */
 	OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[1], 0x201, 0, &in));
 	OK(fi_cancel(&c->ep->fid, &in));
 	CHECK(wait_err(c, c->rxcq).err == FI_ECANCELED);
@@ -214,7 +214,7 @@ static void matching(struct ctx *c)
 static void truncate_some(struct ctx *c)
 {
 	static const size_t lens[] = { 40, 300, 5000, 100000, 3000000 };
-	/* Then how much was cut off is for the core provider to say; tcp does not. */
+	/* Without a region the core provider reports the truncated bytes; tcp does not. */
 	bool alone = !strcmp(getenv("FI_IVSHMEM_REGION"), "none");
 	uint8_t *buf = calloc(1, 3000000); /* valgrind does not see what the sender writes there */
 	struct fi_cq_err_entry err;
@@ -267,7 +267,7 @@ static void peek_claim(struct ctx *c)
 		OK(fi_trecvmsg(c->ep, &msg, FI_PEEK));
 		CHECK(wait_err(c, c->rxcq).err == FI_ENOMSG);
 		barrier(c);
-		/* Until it is there. */
+		/* Until the message has arrived. */
 		for (;;) {
 			struct fi_cq_err_entry err;
 			ssize_t n;
@@ -290,7 +290,7 @@ static void peek_claim(struct ctx *c)
 		OK(fi_trecvmsg(c->ep, &msg, FI_CLAIM));
 		e = wait_comp(c, c->rxcq);
 		CHECK(e.op_context == &ctx && e.len == len && filled(in, len, 9));
-		/* Seen, and thrown away. */
+		/* Found, and discarded. */
 		msg.tag = 4;
 		for (;;) {
 			struct fi_cq_err_entry err;
@@ -355,7 +355,7 @@ static void multi_recv(struct ctx *c)
 	fi_cancel(&c->ep->fid, buf[1]);
 }
 
-/* More than the rings and bounce buffers hold, before the first receive is posted. */
+/* More messages than the rings and bounce buffers hold, before the first receive is posted. */
 static void flood(struct ctx *c)
 {
 	enum { COUNT = 5000 };
@@ -390,7 +390,7 @@ static void window(struct ctx *c)
 		wait_comp(c, c->txcq);
 		return;
 	}
-	/* What the sender may send has come long before the receive. */
+	/* Everything that the sender may send has arrived long before the receive. */
 	for (int ms = 0; ms < 200; ms++) {
 		progress(c);
 		usleep(1000);
@@ -432,7 +432,7 @@ static void selective(struct ctx *c)
 		barrier(c);
 		return;
 	}
-	/* Only the last one is asked to say that it came. */
+	/* Only the last receive reports a completion. */
 	OK(fi_trecv(c->ep, &in, sizeof(in), NULL, FI_ADDR_UNSPEC, 1, 0, NULL));
 	OK(fi_trecv(c->ep, &in, sizeof(in), NULL, FI_ADDR_UNSPEC, 1, 0, NULL));
 	iov.iov_base = &in;
@@ -444,8 +444,8 @@ static void selective(struct ctx *c)
 }
 
 /*
- * As if on hosts of two ranks each: within a pair by the region and by reading
- * memory, between pairs over the network; one matching above all three.
+ * Like hosts of two ranks each: within a pair through the region and by reading memory, between pairs over the network;
+ * one matching for all three.
  */
 static void two_hosts(struct ctx *c)
 {
@@ -461,7 +461,7 @@ static void two_hosts(struct ctx *c)
 	exchange(c);
 	tagged_ring(c);
 	barrier(c);
-	/* From anybody, whichever way it comes. */
+	/* From any source, over any channel. */
 	for (i = 0; i < 50; i++)
 		for (k = 0; k < c->procs; k++)
 			RETRY(c, fi_tinject(c->ep, &i, sizeof(i), c->peer[k], (uint64_t) c->rank));
@@ -474,7 +474,7 @@ static void two_hosts(struct ctx *c)
 	close_all(c);
 }
 
-/* No region anywhere. */
+/* No region exists. */
 static void network_only(struct ctx *c)
 {
 	tagged_ring(c);
@@ -488,8 +488,8 @@ static void network_only(struct ctx *c)
 }
 
 /*
- * Messages in a row, of which one read of the queue returns several: each to its receive, also
- * where one that fits no ring, a message without a tag or a receive cut in two comes between.
+ * Streams of messages, of which one read of the queue returns several: each reaches its receive, also if one that does
+ * not fit the ring, a message without a tag or a receive in two pieces is between them.
  */
 static void rows(struct ctx *c)
 {
@@ -577,7 +577,7 @@ const struct test test_messages[] = {
 	{ "hosts_truncate", 2, truncate_some, .per_host = 1, HOSTS },
 	{ "hosts_multi_recv", 2, multi_recv, .per_host = 1, HOSTS },
 	{ "two_hosts", 4, two_hosts, .bare = true, .env = { "FI_IVSHMEM_CORE=auto" } },
-	/* By the variable's old name, which counts where the new one is not set. */
+	/* By the variable's old name, which applies if the new one is not set. */
 	{ "two_hosts_old_name", 4, two_hosts, .bare = true, .env = { "FI_IVSHMEM_CORE", "FI_IVSHMEM_INNER=auto" } },
 	{ "network_only", 2, network_only, .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
 	{ "alone_matching", 3, matching, .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },

@@ -1,4 +1,4 @@
-/* A core provider whose name has two parts, asked of libraries that know it by both, and by the first one only. */
+/* A core provider whose name has two parts, with libraries that find it by both, and only by the first one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static int found(uint32_t version, const char *node, const char *service, uint64
 
 struct ivs_lib ivs_lib = { .getinfo = found, .freeinfo = freed };
 
-/* Asks for a name. count: how many of the answers have that name; -1: none is to be found. */
+/* Asks for a name. count: how many of the results have that name; -1: nothing is found. */
 static void want(const char *what, const char *name, int ret, int count, int times)
 {
 	struct fi_info *hints = made(name), *info = NULL;

@@ -1,4 +1,4 @@
-/* Which of several devices a rank uses, on trees of /sys made for it. */
+/* Which of several devices a rank uses, on /sys trees made for it. */
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static char sys[] = "/tmp/nearest.XXXXXX";
 static cpu_set_t cpus[IVS_NEAREST_CPUS / 8 / sizeof(cpu_set_t)];
 static int bad;
 
-/* Writes a line to a file below sys; its directories are made. */
+/* Writes a line to a file below sys, and creates its directories. */
 static void put(const char *name, const char *text)
 {
 	char path[512];
@@ -28,7 +28,7 @@ static void put(const char *name, const char *text)
 		exit(1);
 }
 
-/* Ranks with this number in the VM, bound to CPUs first to last, are to use device want. */
+/* Checks that ranks with this number in the VM, bound to CPUs first to last, use device want. */
 static void want(const char *what, int first, int last, unsigned long local, const char *name)
 {
 	static const char *const names[] = { "mlx5_0", "mlx5_1", "rxe0", "gone", "mlx5_2" };

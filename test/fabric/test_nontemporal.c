@@ -1,4 +1,4 @@
-/* Which way copies into bounce buffers take (fabric/ring/nontemporal.c), with copies that take as long as the test says. */
+/* How copies into bounce buffers are made (fabric/ring/nontemporal.c), with copies whose duration the test sets. */
 #include "../../fabric/ring/nontemporal.h"
 #include "../../fabric/base/cycles.h"
 #include "../../fabric/base/param.h"
@@ -52,7 +52,7 @@ static void one(uint64_t read0, uint64_t read1)
 		ivs_nt_report(&receiver, &ctl, flags, flags & IVS_F_NT ? read1 : read0, 8192);
 }
 
-/* That many of them. */
+/* Copies that many pieces. */
 static void pieces(int count, uint64_t read0, uint64_t read1)
 {
 	made[0] = made[1] = 0;
@@ -66,14 +66,17 @@ static void times(uint64_t t0, uint64_t t1)
 	takes[1] = t1;
 }
 
-/* Almost all copies are made in this way, and some in the other. */
+/* Checks that almost all copies are made in this way, and some in the other. */
 static void goes(int way)
 {
 	CHECK(made[way] > 20 * made[!way]);
 	CHECK(made[!way] > 0);
 }
 
-/* Copies that somebody else makes: of count, how many may be. All others are made, and timed, as without them. */
+/*
+ * Lets the caller make the plain copies (ivs_nt_plain): returns how many of count. All others are made, and timed, as
+ * usual.
+ */
 static int elsewhere(int count, uint64_t read0, uint64_t read1)
 {
 	int done = 0;
@@ -99,18 +102,18 @@ int main(void)
 {
 	static uint8_t byte[8192];
 
-	/* Memory that is new says nothing. */
+	/* A copy to new memory is not measured. */
 	times(FAST, FAST);
 	CHECK(!ivs_nt_copy(&sender, &ctl, byte, byte, sizeof(byte), true));
 	CHECK(!sender.way.turn && made[0] == 1);
 
-	/* Nobody knows anything, or the receiver reports no timing: cached copies. */
+	/* Nothing is known, or the receiver reports no timing: cached copies. */
 	times(SLOW, FAST);
 	for (int i = 0; i < 300; i++)
 		ivs_nt_copy(&sender, &ctl, byte, byte, sizeof(byte), false);
 	CHECK(!sender.way.on);
 
-	/* What saves the sender time, and costs the receiver none. */
+	/* The sender saves time, at no cost to the receiver. */
 	pieces(ENOUGH, FAST, FAST);
 	CHECK(sender.way.on);
 	pieces(ENOUGH, FAST, FAST);
@@ -120,11 +123,11 @@ int main(void)
 	CHECK(!sender.way.on);
 	pieces(ENOUGH, FAST, 4 * SLOW);
 	goes(0);
-	/* The receiver is who gains. */
+	/* The receiver gains. */
 	times(FAST, FAST);
 	pieces(ENOUGH, 4 * SLOW, FAST);
 	CHECK(sender.way.on);
-	/* As fast, or so: as it is. */
+	/* Equal, or nearly: the way does not change. */
 	pieces(ENOUGH, FAST, FAST);
 	CHECK(sender.way.on);
 	/* The ranks were moved together. */
@@ -134,7 +137,7 @@ int main(void)
 	pieces(ENOUGH, FAST, FAST);
 	goes(0);
 
-	/* Others make most copies, and what is timed finds out in time that another way is faster, and back. */
+	/* The caller makes most copies, and those timed still show in time that another way is faster, and back. */
 	CHECK(elsewhere(ENOUGH, FAST, FAST) > ENOUGH / 2);
 	times(SLOW, FAST);
 	elsewhere(ENOUGH, FAST, FAST);
@@ -144,14 +147,14 @@ int main(void)
 	elsewhere(ENOUGH, FAST, FAST);
 	CHECK(!sender.way.on);
 
-	/* Whatever a receiver writes there changes at most the way. */
+	/* Any value that a receiver writes there changes at most the way. */
 	ctl.cost[0] = UINT32_MAX;
 	ctl.cost[1] = 1;
 	for (int i = 0; i < 300; i++)
 		ivs_nt_copy(&sender, &ctl, byte, byte, sizeof(byte), false);
 	CHECK(sender.way.on);
 
-	/* Not asked for: that way is not taken once; or there is none on this CPU. */
+	/* Turned off, the way is never used; or this CPU does not have it. */
 	ivs_param.nt = 0;
 	memset(&sender, 0, sizeof(sender));
 	pieces(ENOUGH, FAST, FAST);

@@ -1,4 +1,4 @@
-/* The key stream of ChaCha beside published ones, and what is made of it. */
+/* Compares the ChaCha key stream with published ones, and tests the numbers made from it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ int main(void)
 	ivs_numbers_block(zeros, 0, 8, out);
 	check("TC1, 8 rounds", out, tc1, sizeof(tc1));
 
-	/* No number comes twice, none is kept, and another process has others. */
+	/* No number occurs twice, none is kept, and another process has others. */
 	for (size_t i = 0; i < sizeof(seen) / sizeof(*seen); i++) {
 		if (!ivs_numbers_ready(&n[0]) || !ivs_numbers_ready(&n[1]))
 			return 1;

@@ -1,4 +1,4 @@
-/* What the provider says of itself, and its objects. */
+/* The provider's attributes, and its objects. */
 #include <poll.h>
 #include <pthread.h>
 
@@ -48,7 +48,7 @@ static void info(struct ctx *c)
 	fi_freeinfo(hints);
 }
 
-/* Before API 1.5 memory registration was basic or scalable, and nothing else. */
+/* Before API 1.5 memory registration was either basic or scalable. */
 static void old_versions(struct ctx *c)
 {
 	static const uint32_t minors[] = { 0, 1, 4 };
@@ -69,13 +69,13 @@ static void old_versions(struct ctx *c)
 			fi_freeinfo(info);
 		}
 	fi_freeinfo(hints);
-	/* As Intel MPI asks first: the oldest version, and no hints. */
+	/* Like Intel MPI's first call: the oldest version, and no hints. */
 	OK(fi_getinfo(0, NULL, NULL, 0, NULL, &info));
 	CHECK(!strcmp(info->fabric_attr->prov_name, "ivshmem") && !info->domain_attr->mr_mode);
 	fi_freeinfo(info);
 }
 
-/* Optional parts of libfabric say so, instead of pretending. */
+/* Optional parts of libfabric return an error if they are not supported. */
 static void not_offered(struct ctx *c)
 {
 	struct fi_info *info = c->info;
@@ -117,12 +117,12 @@ static void addresses(struct ctx *c)
 	CHECK(fi_av_lookup(c->av, b, other, &len) < 0);
 	CHECK(fi_av_remove(c->av, &b, 1, 0) < 0);
 	CHECK(fi_av_insert(c->av, addr, 1, &b, 0, NULL) == 1);
-	/* Nonsense is not an address, and nobody is there. */
+	/* Invalid bytes are not an address, and no rank has it. */
 	memset(other, 0xff, sizeof(other));
 	CHECK(fi_av_insert(c->av, other, 1, &b, 0, NULL) == 0 && b == FI_ADDR_NOTAVAIL);
 	CHECK(fi_tsend(c->ep, addr, 1, NULL, none, 0, NULL) == -FI_EINVAL);
 	CHECK(fi_tsend(c->ep, addr, 1, NULL, 12345, 0, NULL) == -FI_EINVAL);
-	/* Of a slot that nobody has, or of another epoch. */
+	/* The address of an unused slot, or of another epoch. */
 	memcpy(other, addr, 64);
 	other[4] ^= 0x55;
 	CHECK(fi_av_insert(c->av, other, 1, &b, 0, NULL) == 1);
@@ -150,7 +150,7 @@ static void options(struct ctx *c)
 	CHECK(fi_enable(c->ep) == -FI_EOPBADSTATE);
 }
 
-/* What is in use is not closed; what misses something is not enabled. */
+/* Objects in use are not closed; incomplete ones are not enabled. */
 static void life(struct ctx *c)
 {
 	static const struct setup plain;
@@ -237,7 +237,7 @@ static void poll_set(struct ctx *c)
 	OK(fi_close(&set->fid));
 }
 
-/* Sleeping until something comes: by a call, and by a descriptor. */
+/* Sleeping until something arrives: by a call, and by a descriptor. */
 static void waiting(struct ctx *c)
 {
 	struct fi_cq_tagged_entry e;
@@ -300,7 +300,7 @@ static void cq_formats(struct ctx *c)
 		memset(room, 0xcc, sizeof(room));
 		while (fi_cq_read(d.rxcq, room, 1) == -FI_EAGAIN)
 			;
-		/* As much as the format has, and no more. */
+		/* Exactly the bytes of the format are written. */
 		CHECK(*(void **) (void *) room == &in && room[0][bytes[k]] == 0xcc && room[0][bytes[k] - 1] != 0xcc);
 		OK(fi_close(&d.ep->fid));
 		OK(fi_close(&d.rxcq->fid));
@@ -350,7 +350,7 @@ static void *receiver(void *arg)
 		int *done = calloc(1, sizeof(*done));
 
 		OK(fi_trecv(j->c->ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC, (uint64_t) (j->id * 1000 + i), 0, done));
-		/* The reader of a completion wakes the thread that it belongs to. */
+		/* A thread that reads another's completion wakes that thread. */
 		while (!__atomic_load_n(done, __ATOMIC_ACQUIRE))
 			if (fi_cq_read(j->c->rxcq, &e, 1) == 1)
 				__atomic_store_n((int *) e.op_context, 1, __ATOMIC_RELEASE);
@@ -388,7 +388,7 @@ static void *opener(void *arg)
 	return NULL;
 }
 
-/* Threads that open and close objects of one domain: it knows when nobody uses it. */
+/* Threads open and close objects of one domain, which knows when it is not in use. */
 static void opened_by_threads(struct ctx *c)
 {
 	pthread_t t[THREADS];

@@ -1,4 +1,4 @@
-/* A rank's bounce buffers: where they are, that none overlaps another, and what their pool does when it is full. */
+/* A rank's bounce buffers: their places, that none overlaps another, and the behavior of a full pool. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ enum {
 	FIRST = IVS_POOL_FIRST / PAGE
 };
 
-static size_t room = SIZE_MAX; /* bytes that the region's file system has */
+static size_t room = SIZE_MAX; /* bytes available on the region's file system */
 
 int ivs_region_take(const struct ivs_region *r, const void *at, size_t len, bool warn)
 {
@@ -32,7 +32,7 @@ int ivs_region_take(const struct ivs_region *r, const void *at, size_t len, bool
 
 static struct ivs_region region;
 static struct ivs_home home = { .region = &region };
-static uint8_t owner[PAGES]; /* of each page: the buffer that has it */
+static uint8_t owner[PAGES]; /* per page: the buffer that has it */
 
 static void open_pool(size_t bytes)
 {
@@ -46,13 +46,13 @@ static void close_pool(void)
 	ivs_bounce_pool_close(&home);
 }
 
-/* The pages that a buffer of that many bytes has, at least. */
+/* Returns the pages of a buffer of that many bytes, at least. */
 static uint32_t pages(size_t bytes)
 {
 	return bytes ? (uint32_t) ((bytes + PAGE - 1) / PAGE) : 1;
 }
 
-/* Marks pages as who's, or as nobody's. They must have been the other before. */
+/* Assigns pages to who. They must have been assigned to before. */
 static void mark(uint32_t bounce, uint32_t count, uint8_t before, uint8_t who)
 {
 	for (uint32_t i = bounce; i < bounce + count; i++) {
@@ -61,7 +61,7 @@ static void mark(uint32_t bounce, uint32_t count, uint8_t before, uint8_t who)
 	}
 }
 
-/* Is there a run of that many pages that nobody has, of the pool's first count? */
+/* Returns true if the pool's first count pages contain a run of that many free pages. */
 static bool has_room(uint32_t count, uint32_t run)
 {
 	uint32_t row = 0;
@@ -74,7 +74,7 @@ static bool has_room(uint32_t count, uint32_t run)
 	return false;
 }
 
-/* Buffers that are freed at once follow each other, round a pool that grows when it has been gone round often enough. */
+/* Buffers that are freed at once follow each other around the pool, which grows after a number of rounds. */
 static void goes_round(void)
 {
 	uint32_t end = 0, turn = FIRST, taken = 0, fresh = 0;
@@ -85,7 +85,7 @@ static void goes_round(void)
 
 		if (bounce != end) {
 			CHECK(bounce == 0 && end == turn);
-			/* What was beyond is taken as soon as the turn after it. */
+			/* The pool grows with the next round. */
 			if (taken >= IVS_POOL_TURNS * turn && turn < PAGES) {
 				turn *= 2;
 				turn = turn < PAGES ? turn : PAGES;
@@ -102,7 +102,7 @@ static void goes_round(void)
 	close_pool();
 }
 
-/* What nobody frees is left alone, and all of the pool is there at once for those who do not wait. */
+/* Buffers that are not freed stay intact, and the whole pool is available at once to a caller that does not wait. */
 static void fills(size_t bytes)
 {
 	uint32_t count = (uint32_t) (bytes / PAGE), n, *all = calloc(count, sizeof(*all));
@@ -114,7 +114,7 @@ static void fills(size_t bytes)
 		mark(all[n], 1, 0, 1);
 	}
 	CHECK(ivs_bounce_alloc(&home, 1) == IVS_NO_BOUNCE && ivs_bounce_alloc(&home, LARGEST) == IVS_NO_BOUNCE);
-	/* Each second page: none of two fits. */
+	/* Every second page is free: a buffer of two does not fit. */
 	for (n = 0; n < count; n += 2)
 		ivs_bounce_free(&home, all[n]);
 	CHECK(ivs_bounce_alloc(&home, PAGE + 1) == IVS_NO_BOUNCE);
@@ -123,31 +123,31 @@ static void fills(size_t bytes)
 	free(all);
 }
 
-/* What any_order() has taken. */
+/* A buffer of any_order(). */
 struct buffer {
 	uint32_t bounce, pages;
-	uint32_t line, lines; /* of the pool, which no other one has */
+	uint32_t line, lines; /* lines of the pool, which no other buffer has */
 };
 
 enum { LINES = PAGE / NM_LAYOUT_LINE };
 
 static uint16_t line_owner[PAGES * LINES];
 
-/* Makes lines and pages of the pool who's, or nobody's if that is 0. They must have been the other before. */
+/* Assigns lines and pages of the pool to who; 0: to nobody. They must have been assigned to before. */
 static void set_owner(const struct buffer *b, uint16_t before, uint16_t who)
 {
 	for (uint32_t i = b->line; i < b->line + b->lines; i++) {
 		CHECK(i < PAGES * LINES && line_owner[i] == before);
 		line_owner[i] = who;
 	}
-	/* How many buffers have it: a page is shared by two at most. */
+	/* The number of buffers on a page: at most two share it. */
 	for (uint32_t i = b->bounce; i < b->bounce + b->pages; i++) {
 		owner[i] = (uint8_t) (who ? owner[i] + 1 : owner[i] - 1);
 		CHECK(owner[i] <= 2);
 	}
 }
 
-/* Takes a packed buffer, mostly for less than it is taken with. false: there is no room. */
+/* Allocates a packed buffer, mostly for less than was sought. Returns false without room. */
 static bool pack(struct buffer *b, size_t len, bool row)
 {
 	uint32_t at = ivs_bounce_seek(&home, len, row), end;
@@ -166,7 +166,7 @@ static bool pack(struct buffer *b, size_t len, bool row)
 	return true;
 }
 
-/* Buffers of all lengths, packed ones too, cut short, split and freed in any order. */
+/* Buffers of all lengths, also packed, shortened and split ones, freed in any order. */
 static void any_order(size_t bytes, unsigned int seed)
 {
 	enum { LIVE = 100 };
@@ -177,7 +177,7 @@ static void any_order(size_t bytes, unsigned int seed)
 	open_pool(bytes);
 	memset(line_owner, 0, sizeof(line_owner));
 	for (int n = 0; n < 200000; n++) {
-		/* Often those that are still free, so that buffers follow each other. */
+		/* Often free entries, so that buffers follow each other. */
 		int i = (int) (n % 3 ? n % LIVE : random() % LIVE), k = (i + 1) % LIVE;
 		size_t len = 1 + (size_t) random() % (random() % 3 ? 2 * PAGE : LARGEST + PAGE);
 		struct buffer *b = &live[i], *next = &live[k];
@@ -225,7 +225,7 @@ static void any_order(size_t bytes, unsigned int seed)
 	close_pool();
 }
 
-/* Where the file system has no room, the pool stays as it is until there is some again. */
+/* While the file system has no room, the pool does not grow. */
 static void no_memory(void)
 {
 	enum { BUFFER = IVS_POOL_FIRST / 4 };

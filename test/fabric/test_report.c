@@ -1,14 +1,11 @@
-/*
- * What an endpoint reports at its end is one line in one write: a launcher may mix the pieces of
- * several ranks' lines.
- */
+/* An endpoint's report at its end is one line in one write: a launcher may mix the pieces of several ranks' lines. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include "lists.h"
 
-/* What an endpoint writes to standard error while it is closed, as a pipe. */
+/* Returns a pipe with the output of an endpoint to standard error while it is closed. */
 static int close_into_pipe(int flags)
 {
 	static const struct setup plain;
@@ -29,7 +26,7 @@ static int close_into_pipe(int flags)
 
 static void report_is_whole(struct ctx *c)
 {
-	/* Each read returns what one write wrote. */
+	/* Each read returns the data of one write. */
 	int fd = close_into_pipe(O_DIRECT), found = 0;
 	char line[4096];
 	ssize_t n;
@@ -47,7 +44,7 @@ static void report_is_whole(struct ctx *c)
 	CHECK(!n && found == 1);
 }
 
-/* A rank that was not asked reports nothing. */
+/* A rank reports nothing unless asked. */
 static void report_is_asked_for(struct ctx *c)
 {
 	char byte;
@@ -65,7 +62,7 @@ static const char *traffic_dir(void)
 	return dir;
 }
 
-/* What this process wrote there, the only file of its own. */
+/* Returns the contents of this process's only file there. */
 static char *traffic_file(const char *dir)
 {
 	static char text[4096];
@@ -98,7 +95,7 @@ static char *traffic_file(const char *dir)
 	return text;
 }
 
-/* Every kind of operation is counted once, by channel, bytes and size class, by the rank that starts it. */
+/* Every kind of operation is counted once, by channel, bytes and size class, at the rank that starts it. */
 static void traffic_counts(struct ctx *c)
 {
 	static const struct setup plain;
@@ -147,7 +144,10 @@ static void traffic_counts(struct ctx *c)
 		CHECK(!strstr(text, "\nto "));
 	} else {
 		CHECK(strstr(text, "\nto slot:"));
-		/* Eight small ones and 1 MiB; that and the write go from memory to memory unless that is turned off. */
+		/*
+		 * Eight small ones and 1 MiB; that one and the write are copied from memory to memory unless this is
+		 * turned off.
+		 */
 		if (off)
 			CHECK(strstr(text, " region 1048809 7 1 0 0 1 0\n") && !strstr(text, " cma "));
 		else
@@ -158,7 +158,7 @@ static void traffic_counts(struct ctx *c)
 		OK(rmdir(dir));
 }
 
-/* A directory that others may write to gets nothing. */
+/* Nothing is written to a directory that others may write to. */
 static void traffic_refuses(struct ctx *c)
 {
 	static const struct setup plain;

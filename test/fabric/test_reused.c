@@ -1,4 +1,4 @@
-/* A neighbour is killed, and another process gets its pid: that one's memory is neither written nor read. */
+/* A neighbour is killed, and another process gets its pid: that process's memory is neither written nor read. */
 #include <errno.h>
 #include <linux/sched.h>
 #include <sched.h>
@@ -16,7 +16,7 @@ struct told {
 	uint32_t step, over, spoilt;
 };
 
-static uint8_t memory[LEN]; /* in every process at the same address */
+static uint8_t memory[LEN]; /* at the same address in every process */
 
 static bool all(const uint8_t *p, int value)
 {
@@ -26,7 +26,7 @@ static bool all(const uint8_t *p, int value)
 	return true;
 }
 
-/* The process that gets the pid: it watches its memory until all is over. */
+/* Runs the process that gets the pid: it watches its memory until the test is over. */
 static _Noreturn void another(struct told *s)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -38,8 +38,8 @@ static _Noreturn void another(struct told *s)
 }
 
 /*
- * Makes a process with the pid of one that ends, as soon as that is free. Its memory has other bytes than the first
- * one's. Returns 0 where that is not allowed.
+ * Starts a process with the pid of one that ends, as soon as the pid is free. Its memory has other bytes than the first
+ * one's. Returns 0 if that is not permitted.
  */
 static pid_t reuse(struct told *s)
 {
@@ -57,7 +57,7 @@ static pid_t reuse(struct told *s)
 	return ret < 0 ? 0 : pid;
 }
 
-/* Ends the process with the pid, and checks that its memory is as it was. */
+/* Ends the process with the pid, and checks that its memory is unchanged. */
 static void check_another(struct told *s, pid_t pid)
 {
 	int status;
@@ -77,7 +77,7 @@ static void spin_step(struct ctx *c, struct told *s, uint32_t step)
 		progress(c);
 }
 
-/* Rank 0 writes twice to what rank 1 has registered, which is dead the second time. */
+/* Rank 0 writes twice to memory that rank 1 has registered, the second time after rank 1's death. */
 static void reused_write(struct ctx *c)
 {
 	static uint8_t out[LEN];
@@ -106,7 +106,7 @@ static void reused_write(struct ctx *c)
 	check_another(s, pid);
 }
 
-/* Rank 0 receives two messages that rank 1 has shown it, the second one when rank 1 is dead. */
+/* Rank 0 receives two messages that rank 1 has shown it, the second one after rank 1's death. */
 static void reused_read(struct ctx *c)
 {
 	static uint8_t in[LEN];
@@ -136,7 +136,7 @@ static void reused_read(struct ctx *c)
 }
 
 const struct test test_reused[] = {
-	/* Any size is read directly, without timing it first. */
+	/* Any size is read directly, without measuring. */
 	{ "reused_write", 2, reused_write, .killed = 1, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
 	{ "reused_read", 2, reused_read, .killed = 1, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
 	{ 0 }

@@ -1,4 +1,7 @@
-/* When a rank spins for a reply within one call (fabric/ring/spin.h), and when it leaves a ring alone (ivs_pace() of ring.h). */
+/*
+ * When a rank spins for a reply within one call (fabric/ring/spin.h), and when it pauses polling a ring (ivs_pace() of
+ * ring.h).
+ */
 #include "../../fabric/ring/spin.h"
 #include "check.h"
 
@@ -7,7 +10,7 @@
 static _Alignas(64) uint8_t lines[LINES * NM_LAYOUT_LINE];
 static struct ivs_ring peer = { .rx_ring = lines, .rx_mask = LINES - 1, .rx_shift = 4 };
 
-/* Sends something to it. Returns in how many calls, of as many as one may take, it was waited for. */
+/* Sends to the peer. Returns in how many calls, of the maximum, the reply was spun for. */
 static int waits(void)
 {
 	int polls, n = 0;
@@ -23,13 +26,13 @@ static int waits(void)
 	return n;
 }
 
-/* The word of the line that its next message begins with. */
+/* Returns the word of the line with which the peer's next message begins. */
 static uint32_t *next(void)
 {
 	return (uint32_t *) (void *) ivs_line_at(lines, peer.rx_head, peer.rx_mask);
 }
 
-/* The peer answers: its message is there at the next poll, and is taken. */
+/* The peer answers: its message is found by the next poll, and consumed. */
 static void answers(void)
 {
 	peer.tx_head += 2;
@@ -39,7 +42,10 @@ static void answers(void)
 	ivs_pace(&peer, 1);
 }
 
-/* Messages with bounce buffers in a row: the ring is left alone for longer, but not by one who sends to others meanwhile. */
+/*
+ * A stream of messages with bounce buffers: polling pauses for longer, but not at a rank that sends to others in
+ * between.
+ */
 static void paces(void)
 {
 	static struct ivs_home home;
@@ -59,7 +65,7 @@ static void paces(void)
 	home.bounced++;
 	CHECK(ivs_quiet_long(&from) == IVS_QUIET_CYCLES);
 	CHECK(ivs_quiet_long(&from) == IVS_QUIET_LONG_CYCLES);
-	/* A reply of ours ends the row. */
+	/* A reply of this rank ends the stream. */
 	from.tx_head++;
 	from.came_long = true;
 	from.quiet_until = 0;
@@ -74,21 +80,21 @@ int main(void)
 	ivs_cpu_relax_init();
 	paces();
 	for (i = 0; i < 2; i++) {
-		/* Nothing was sent, nothing is waited for: the next poll finds what has come. */
+		/* Nothing was sent, so nothing is waited for: the next poll finds the message. */
 		*next() = ivs_lap_of(peer.rx_head, peer.rx_shift, peer.rx_lap0);
 		CHECK(!ivs_spin(&peer));
 		*next() = 0;
 		for (n = 0; n < 100; n++)
 			answers();
 		CHECK(!ivs_spin(&peer));
-		/* One who does not answer is waited for a bounded time, and soon only now and then. */
+		/* A peer that does not answer is waited for in a bounded time, and soon only now and then. */
 		for (n = 0; n < IVS_SPIN_MISSES; n++)
 			CHECK(waits() == IVS_SPIN_POLLS / IVS_SPIN_CALL);
 		for (n = 0; n < IVS_SPIN_PROBE; n++)
 			CHECK(waits() == (n == IVS_SPIN_PROBE - 1 ? IVS_SPIN_POLLS / IVS_SPIN_CALL : 0));
 		for (n = 0; n < IVS_SPIN_PROBE - 1; n++)
 			CHECK(!waits());
-		/* Until it answers while it is waited for: the 16th is. */
+		/* Until it answers a message that is spun for: the 16th is. */
 		answers();
 		/* The same with the other kind of pause. */
 		ivs_pause_is_short = !ivs_pause_is_short;

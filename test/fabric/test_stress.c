@@ -1,16 +1,16 @@
 /*
- * Random traffic: sizes, tags, wildcards, cancels, truncation, floods, RMA and atomics
- * at once, from all to all. Every byte, every sum and the order of matching is checked.
- * FABRIC_SEED chooses another run; FABRIC_MESSAGES how many each process sends.
+ * Random traffic: sizes, tags, wildcards, cancels, truncation, floods, RMA and atomics at once, between all ranks.
+ * Every byte, every sum and the order of matching are checked. FABRIC_SEED chooses another run; FABRIC_MESSAGES is the
+ * number that each process sends.
  */
 #include <sched.h>
 
 #include "lists.h"
 
 #define POSTED	 16 /* receives of a process at once */
-#define SENDS	 8  /* sends of a process under way at once */
+#define SENDS	 8  /* sends of a process in progress at once */
 #define TAGS	 4
-#define SLICE	 4096 /* bytes that each may write at each other */
+#define SLICE	 4096 /* bytes of each process's window that each other one writes */
 #define MASK_ANY UINT64_MAX
 
 struct head {
@@ -29,7 +29,7 @@ struct send {
 	bool used;
 };
 
-/* Which post got which message of a source and tag, in the order of sending. */
+/* The post that received each message of a source and tag, in the order of sending. */
 struct seen {
 	uint64_t *index;
 	uint32_t count, size;
@@ -44,14 +44,14 @@ struct stress {
 	uint32_t seq[MAX_PROCS][TAGS];
 	struct seen seen[MAX_PROCS][TAGS];
 	uint64_t posts, received, cancelled, truncated;
-	int busy; /* sends under way */
+	int busy; /* sends in progress */
 };
 
-/* What all processes share. */
+/* Memory that all processes share. */
 struct board {
-	uint32_t sent[MAX_PROCS];  /* to each */
-	uint64_t added[MAX_PROCS]; /* to each one's counter */
-	uint32_t done;		   /* processes that have sent all */
+	uint32_t sent[MAX_PROCS];  /* to each process */
+	uint64_t added[MAX_PROCS]; /* to each process's counter */
+	uint32_t done;		   /* processes that have sent everything */
 };
 
 static unsigned int rnd(struct stress *s, unsigned int n)
@@ -59,7 +59,7 @@ static unsigned int rnd(struct stress *s, unsigned int n)
 	return (unsigned int) rand_r(&s->seed) / 7 % n;
 }
 
-/* Mostly small, some of every kind of path that a message can take. */
+/* Returns a length, mostly small, sometimes for another path of a message. */
 static size_t random_len(struct stress *s)
 {
 	static const size_t edges[] = { 0,    8,    48,	   49,	  104,	 328,	 329,	4096,
@@ -90,7 +90,7 @@ static void note(struct stress *s, const struct head *h, uint64_t tag, uint64_t 
 	seen->count++;
 }
 
-/* full is what was sent; 0 where that is not said. */
+/* Checks a received message. full: its length when sent, or 0 if that was not reported. */
 static void arrived(struct stress *s, struct receive *r, size_t len, size_t full, uint64_t tag, fi_addr_t src)
 {
 	struct head h;
@@ -105,7 +105,7 @@ static void arrived(struct stress *s, struct receive *r, size_t len, size_t full
 	r->used = false;
 }
 
-/* Without a region? */
+/* Returns true without a region. */
 static bool network(void)
 {
 	const char *region = getenv("FI_IVSHMEM_REGION");
@@ -138,7 +138,7 @@ static void turn(struct stress *s)
 			r->used = false;
 		} else {
 			CHECK(err.e.err == FI_ETRUNC && err.e.len == r->len);
-			/* tcp of libfabric 2 does not say how much it has cut off. */
+			/* tcp of libfabric 2 does not report how many bytes were truncated. */
 			CHECK(err.e.olen || network());
 			s->truncated++;
 			arrived(s, r, err.e.len, err.e.olen ? err.e.len + err.e.olen : 0, err.e.tag, FI_ADDR_NOTAVAIL);
@@ -158,7 +158,7 @@ static void turn(struct stress *s)
 	}
 }
 
-/* Posts a receive if one is free, of any kind, or one that takes all. false: none is. */
+/* Posts a receive of any kind, or with all one that matches everything. Returns false if none is free. */
 static bool post(struct stress *s, bool all)
 {
 	fi_addr_t src = FI_ADDR_UNSPEC;
@@ -192,10 +192,10 @@ static void cancel(struct stress *s)
 		OK(fi_cancel(&s->c->ep->fid, r));
 }
 
-/* While something has to wait, what others sent must find its place. */
+/* Handles messages while an operation has to wait: the others' messages need receives. */
 static void wait_turn(struct stress *s)
 {
-	/* All may be posted for what never comes. */
+	/* All receives may be posted for messages that never arrive. */
 	if (!post(s, true) && rnd(s, 100) == 0)
 		cancel(s);
 	turn(s);
@@ -235,7 +235,7 @@ static void send_one(struct stress *s, struct board *b)
 	}
 }
 
-/* Into our slice of somebody's window, and back. */
+/* Writes into this process's slice of the window of another process, and reads it back. */
 static void remote(struct stress *s, struct board *b)
 {
 	static uint8_t out[SLICE], in[SLICE];
@@ -268,7 +268,7 @@ static void remote(struct stress *s, struct board *b)
 #undef DO
 }
 
-/* A later post must not have got an earlier message of the same source and tag. */
+/* A later post must not have received an earlier message of the same source and tag. */
 static void check_order(struct stress *s)
 {
 	int src, tag;
@@ -293,14 +293,14 @@ static void stress(struct ctx *c)
 	s.seed = (seed ? (unsigned int) atoi(seed) : 1) * 1000 + (unsigned int) c->rank;
 	memory = calloc(1, window);
 	for (i = 0; i < POSTED; i++)
-		/* Of zeros: valgrind does not see what a neighbour writes there. */
+		/* Zeroed: valgrind does not see a neighbour's writes there. */
 		CHECK((s.rx[i].buf = calloc(1, s.largest)));
 	for (i = 0; i < SENDS; i++)
 		CHECK((s.tx[i].buf = malloc(s.largest)));
 	OK(fi_mr_reg(c->domain, memory, window, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0, &mr, NULL));
 	barrier(c);
 	for (i = 0; i < messages; i++) {
-		/* Now and then nothing is posted for a while: others flood us. */
+		/* Now and then nothing is posted for a while, so that the others flood this process. */
 		bool lazy = i / 32 % 4 == 3;
 
 		send_one(&s, b);
@@ -344,7 +344,7 @@ const struct test test_stress[] = {
 	{ "stress_2", 2, stress },
 	{ "stress_2_no_cma", 2, stress, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ "stress_4_safe", 4, stress, .setup = { .threading = FI_THREAD_SAFE } },
-	/* Little is kept for later: the others wait in the rings of the senders. */
+	/* Few messages are held: the others wait in the senders' rings. */
 	{ "stress_4_small", 4, stress, .setup = { .cq_size = 8 },
 	  .env = { "FI_IVSHMEM_UNEXPECTED=65536", "FI_IVSHMEM_REGION_SIZE=2097152" } },
 	{ "stress_3_delivery", 3, stress, .setup = { .tx_op_flags = FI_DELIVERY_COMPLETE } },

@@ -1,4 +1,4 @@
-/* Sleeping until something comes: who is woken by whom, and what an idle one costs. */
+/* Sleeping until something arrives: which rank wakes which, and the cost of an idle rank. */
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -46,7 +46,7 @@ static void sleep_for(struct ctx *c, bool descriptor)
 	}
 }
 
-/* Rank 0 sends now and then to rank 1, which sleeps meanwhile. Times are printed. */
+/* Rank 0 sends now and then to rank 1, which sleeps in between. Times are printed. */
 static void now_and_then(struct ctx *c, const char *what, int count)
 {
 	double *sent = shared(), late[100];
@@ -74,7 +74,7 @@ static void now_and_then(struct ctx *c, const char *what, int count)
 	}
 }
 
-/* Polls by itself only after a time in which the test is taken for hanging. */
+/* The wait timeout is so long that a test that needs it counts as hanging. */
 static void woken(struct ctx *c)
 {
 	now_and_then(c, "by a neighbour", 60);
@@ -99,7 +99,7 @@ static void woken_by_counter(struct ctx *c)
 		CHECK(fi_cntr_wait(c->rx_cntr, 21, 20) == -FI_ETIMEDOUT);
 }
 
-/* The sender sleeps until its large message was taken. */
+/* The sender sleeps until its large message was received. */
 static void woken_sender(struct ctx *c)
 {
 	static char buf[3000000];
@@ -121,7 +121,7 @@ static void woken_sender(struct ctx *c)
 	}
 }
 
-/* In another network name space nobody can be woken, as from another VM. */
+/* In another network name space no rank can be woken, like from another VM. */
 static void apart(struct ctx *c)
 {
 	if (c->rank == 0 && unshare(CLONE_NEWNET) && unshare(CLONE_NEWUSER | CLONE_NEWNET)) {
@@ -130,13 +130,13 @@ static void apart(struct ctx *c)
 	}
 	open_all(c, &(struct setup) { .wait_obj = FI_WAIT_FD });
 	exchange(c);
-	/* If the flag that nobody wakes it were not set, each sleep would take the wait timeout of 1.6 s. */
+	/* If the flag for ranks that nobody wakes were not set, each sleep would last the wait timeout of 1.6 s. */
 	now_and_then(c, "by nobody", 100);
 	barrier(c);
 	close_all(c);
 }
 
-/* One that waits for nothing hardly runs. */
+/* A rank that waits for nothing hardly runs. */
 static void idle(struct ctx *c)
 {
 	struct fi_cq_tagged_entry e;
@@ -162,7 +162,7 @@ static long taken(void)
 	return use.ru_nivcsw;
 }
 
-/* Who waits for a rank on the same CPU lets it run far more often than in each 64th read. */
+/* A rank that waits for another one on the same CPU yields to it far more often than at every 64th read. */
 static void crowded(struct ctx *c)
 {
 	struct fi_cq_tagged_entry e;
@@ -193,7 +193,7 @@ static void crowded(struct ctx *c)
 	CHECK(!sched_setaffinity(0, sizeof(cpus), &cpus));
 }
 
-/* How often this thread has slept. */
+/* Returns how often this thread has slept. */
 static long slept(void)
 {
 	struct rusage use;
@@ -202,7 +202,7 @@ static long slept(void)
 	return use.ru_nvcsw;
 }
 
-/* One that waits sleeps in each 16th read where other VMs need its CPU, and does not elsewhere. */
+/* A waiting rank sleeps at every 16th read if other VMs need its CPU, and otherwise does not. */
 static void overcommitted(struct ctx *c)
 {
 	bool set = getenv("FI_IVSHMEM_OVERCOMMIT") != NULL;
@@ -227,7 +227,7 @@ static void overcommitted(struct ctx *c)
 	}
 }
 
-/* Killed while the other sleeps until it sends. */
+/* A rank is killed while the other sleeps until it sends. */
 static void killed_asleep(struct ctx *c)
 {
 	struct fi_cq_tagged_entry e;
@@ -255,7 +255,7 @@ static void killed_asleep(struct ctx *c)
 	CHECK(err.err == FI_EIO);
 }
 
-/* Somebody writes into the region that all sleep, and that none can be woken. */
+/* A process writes into the region that all ranks sleep, and that none can be woken. */
 static void false_words(struct ctx *c)
 {
 	struct nm_layout_geometry g;

@@ -1,23 +1,23 @@
 /*
- * A rank on another host is hostile: it speaks to the core provider by itself, and makes up announcements of messages that
- * are read through it (fabric/remote/fetch.c). Only the receive that such a message fits gets bytes, and not more than it
- * takes. Other memory, other messages and other ranks are not touched.
+ * A hostile rank on another host uses the core provider directly, and forges announcements of messages that are read
+ * through it (fabric/remote/fetch.c). Only the receive that such a message matches gets bytes, and at most its length.
+ * Other memory, other messages and other ranks are not affected.
  */
 #include "lists.h"
 #include "raw.h"
 
 enum { LEN = RAW_LEN, OWN = IVS_CORE_READ_MIN, ROOM = 3 * LEN, GUARD = 4096, VICTIM = 0, HONEST = 1, HOSTILE = 2 };
 
-/* What the processes tell each other. */
+/* Memory that the processes share. */
 struct told {
 	uint32_t step;
 	uint8_t addr[64]; /* the victim's */
 };
 
-/* The id of the victim's message to the honest rank: ivs_tx_get()'s next one each time. */
+/* The id of the victim's message to the honest rank: the next one of ivs_tx_get() each time. */
 static uint32_t anothers_id;
 
-/* An announcement of its memory, all of it true. */
+/* Returns a correct announcement of its memory. */
 static struct ivs_core_rts truth(const struct raw *r)
 {
 	bool virt = r->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR;
@@ -32,7 +32,7 @@ static void rts(struct raw *r, uint64_t tag, const struct ivs_core_rts *head)
 	raw_send(r, IVS_OP_TAGGED_RTS, IVS_F_CORE, tag, head, sizeof(*head), NULL, 0);
 }
 
-/* Each sends what it makes up. */
+/* Sends a correct announcement. The functions after it send one attack each. */
 static void honest(struct raw *r)
 {
 	struct ivs_core_rts head = truth(r);
@@ -80,7 +80,7 @@ static void beyond(struct raw *r)
 	rts(r, 1, &head);
 }
 
-/* More than the receive takes: of that the first ROOM bytes are read, which it does not have. */
+/* More than the receive's length: the first ROOM bytes are read, which the sender does not have. */
 static void huge(struct raw *r)
 {
 	struct ivs_core_rts head = truth(r);
@@ -105,7 +105,7 @@ static void nothing(struct raw *r)
 	rts(r, 1, &head);
 }
 
-/* A message of its own may have the id of the victim's message to the honest rank. */
+/* One of its own messages may have the id of the victim's message to the honest rank. */
 static void anothers(struct raw *r)
 {
 	struct ivs_core_rts head = truth(r);
@@ -120,7 +120,7 @@ static void ack(struct raw *r)
 	raw_send(r, IVS_OP_ACK, 0, anothers_id, NULL, 0, NULL, 0);
 }
 
-/* Nor ask for its bytes. */
+/* It cannot request the bytes of the victim's message. */
 static void cts(struct raw *r)
 {
 	raw_send(r, IVS_OP_CTS, 0, anothers_id, NULL, 0, NULL, 0);
@@ -138,7 +138,7 @@ static void pieces(struct raw *r)
 	raw_send(r, IVS_OP_DATA, 0, 0, &part, sizeof(part), bytes, sizeof(bytes));
 }
 
-/* Of no kind that there is: these are passed over. */
+/* Messages of invalid kinds, which are ignored. */
 static void kinds(struct raw *r)
 {
 	static const uint8_t flags[] = { 0, IVS_F_REGION, IVS_F_CORE | IVS_F_REGION, IVS_F_CORE | IVS_F_BOUNCE };
@@ -149,11 +149,11 @@ static void kinds(struct raw *r)
 		raw_send(r, IVS_OP_TAGGED_RTS, flags[i], 1, &head, sizeof(head), NULL, 0);
 	raw_send(r, IVS_OP_TAGGED_RTS, IVS_F_CORE, 1, &head, sizeof(head) - 8, NULL, 0);
 	raw_send(r, IVS_OP_TAGGED, IVS_F_CORE, 1, NULL, 0, &head, sizeof(head));
-	/* It may still say what is true. */
+	/* It may still send a correct announcement. */
 	rts(r, 1, &head);
 }
 
-/* An announcement with bytes behind it. */
+/* An announcement with payload. */
 static void bytes(struct raw *r)
 {
 	struct ivs_core_rts head = truth(r);
@@ -163,10 +163,10 @@ static void bytes(struct raw *r)
 
 static const struct attack {
 	void (*send)(struct raw *r);
-	int err;    /* that the receive ends with; 0: with its bytes; -1: it does not fit, and waits */
-	size_t len; /* bytes that it ends with */
+	int err;    /* error of the receive; 0: it gets the bytes; -1: no match, and the receive waits */
+	size_t len; /* bytes that it receives */
 	bool races; /* or with LEN bytes, which were read before */
-	bool again; /* a second receive ends, too */
+	bool again; /* a second receive also ends */
 	enum where where;
 	bool leaves; /* its endpoint is closed at once */
 } attacks[] = {
@@ -197,7 +197,7 @@ static void await(struct ctx *c, struct told *s, uint32_t step)
 		progress(c);
 }
 
-/* The hostile one: a new rank for each attack. */
+/* Runs the hostile rank: a new one for each attack. */
 static void attack(struct ctx *c, struct told *s, uint32_t i)
 {
 	struct fi_cq_tagged_entry e;
@@ -219,7 +219,7 @@ static void attack(struct ctx *c, struct told *s, uint32_t i)
 		raw_close(&r);
 }
 
-/* Is memory around the receive's as it was? */
+/* Returns true if the memory around the receive's is unchanged. */
 static bool untouched(const uint8_t *p, size_t len)
 {
 	for (size_t i = 0; i < len; i++)
@@ -237,7 +237,7 @@ static void suffer(struct ctx *c, struct told *s, uint32_t i)
 
 	memset(room, 0xee, sizeof(room));
 	fill(own, OWN, i);
-	/* Its own message to the honest rank, which receives it only at the end. */
+	/* The victim's own message to the honest rank, which receives it only at the end. */
 	RETRY(c, fi_tsend(c->ep, own, OWN, NULL, c->peer[HONEST], i, own));
 	for (k = 0; k <= a->again; k++)
 		OK(fi_trecv(c->ep, in, ROOM, NULL, FI_ADDR_UNSPEC, 1, 0, in));
@@ -261,7 +261,7 @@ static void suffer(struct ctx *c, struct told *s, uint32_t i)
 			CHECK(err.op_context == in && err.err == a->err);
 		}
 	} else if (a->err) {
-		/* It waits, while other messages come. */
+		/* This receive waits while other messages arrive. */
 		OK(fi_trecv(c->ep, own, 0, NULL, c->peer[HONEST], 1000, 0, own));
 		RETRY(c, fi_tinject(c->ep, "", 0, c->peer[HONEST], 1000));
 		CHECK(wait_comp(c, c->rxcq).op_context == own);

@@ -16,9 +16,9 @@ import (
 // commandsDir is the directory whose files are named after their commands.
 const commandsDir = "cmd/nearmetal"
 
-// commandFiles checks the names of the files of commandsDir, without its tests. A file that defines commands is named after
-// one of them, without hyphens. A file of a subcommand, or of another part of a command, has a name COMMAND_PART.go. What
-// several commands share is in files whose names begin with no command's.
+// commandFiles checks the names of the files of commandsDir, except its tests. A file that defines commands is named
+// after one of them, without hyphens. A file of a subcommand, or of another part of a command, has a name
+// COMMAND_PART.go. Code that several commands share is in files whose names do not begin with the name of a command.
 func commandFiles(top string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(top, commandsDir, "*.go"))
 	if err != nil {
@@ -39,7 +39,7 @@ func commandFiles(top string) ([]string, error) {
 	return misnamed(files), nil
 }
 
-// misnamed returns a line for each file that has another name than its commands ask for.
+// misnamed returns a line for each file whose name does not follow from its commands.
 func misnamed(files map[string][]string) []string {
 	var faults []string
 	for stem, names := range files {
@@ -86,14 +86,14 @@ func commandNames(file *ast.File) []string {
 	return names
 }
 
-// logicMax is the most lines of a function of the commands that neither has to do with flags nor prints. A longer one
-// decides or computes: it belongs in a package of internal/, with a test.
+// logicMax is the maximum number of lines of a function of the commands that neither handles flags nor prints. A longer
+// one decides or computes: it belongs in a package of internal/, with a test.
 const logicMax = 30
 
-// shown matches the types of flags and of what is printed to, in the signature of a function.
+// shown matches the types of flags and of output in the signature of a function.
 var shown = regexp.MustCompile(`\b(cobra|pflag|terminal)\.|\bio\.Writer\b|\bstrings\.Builder\b`)
 
-// commandLogic checks that the functions of commandsDir, without its tests, hold no logic (logicMax).
+// commandLogic checks that the functions of commandsDir, except its tests, contain no logic (logicMax).
 func commandLogic(top string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(top, commandsDir, "*.go"))
 	if err != nil {

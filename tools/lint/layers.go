@@ -9,19 +9,20 @@ import (
 	"strings"
 )
 
-// layers are the directories of fabric/ from the lowest to the highest. A file includes headers of its own directory and of
-// lower ones only, so that no call climbs. object/ also includes the state.h of higher ones: its objects hold those types.
+// layers are the directories of fabric/ from the lowest to the highest. A file includes only headers of its own
+// directory and of lower ones, so that calls never go up. object/ also includes the state.h of higher ones: its objects
+// contain those types.
 var layers = []string{"base", "region", "ring", "object", "remote", "proto", "ofi"}
 
-// stateHeader is the name of a header that declares types and no function; of a function a line begins with its type.
+// stateHeader is the name of a header that declares types and no functions; a line that declares a function begins with
+// its type.
 const stateHeader = "state.h"
 
 var function = regexp.MustCompile(`(?m)^\w.*\(`)
 
 var include = regexp.MustCompile(`(?m)^#include "([^"]+)"`)
 
-// includes checks the headers that the files of each layer below top include, and that every layer
-// is there.
+// includes checks the headers that the files of each layer below top include, and that every layer exists.
 func includes(top string) ([]string, error) {
 	var faults []string
 	for at, layer := range layers {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// layersUCX are the parts of ucx/ from the lowest to the highest: the folder abi, and files by their name. A file
-// includes headers of lower parts, and of fabric/, which abi does without.
+// layersUCX are the parts of ucx/ from the lowest to the highest: the directory abi, and files by their name. A file
+// includes headers of lower parts, and of fabric/, which abi does not include.
 var layersUCX = []string{"abi", "base", "message", "memory", "object", "peer", "receive", "ep", "iface", "atomic", "window", "register", "preload"}
 
 // includesUCX checks the headers that the files of ucx/ below top include, and that each file is one of layersUCX.

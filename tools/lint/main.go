@@ -1,8 +1,8 @@
-// Command lint checks what gofmt, vet and staticcheck do not know of: the words and the
-// sentences of the prose, idioms, the links of the pages, the subjects of commits, the marks in go.mod, the
-// list of third parties, which package or folder of fabric/ may import which, who writes what of a peer, the picture of the imports, how large
-// the packages and types of a cluster may be, how the files of cmd/nearmetal are named, and that they hold no logic. make
-// lint runs it in the top folder. It needs git only for the subjects, and no network.
+// Command lint checks what gofmt, vet and staticcheck do not cover: the words and the sentences of the prose, idioms,
+// the links of the pages, the subjects of commits, the marks in go.mod, the list of third parties, the permitted
+// imports between packages and between directories of fabric/, the writers of a peer's members, the picture of the
+// imports, the size of the packages and types of a cluster, and the names of the files of cmd/nearmetal, which must
+// contain no logic. make lint runs it in the repository's root. It needs git only for the subjects, and no network.
 //
 //	go run ./tools/lint            check
 //	go run ./tools/lint -shrink    check, and lower the numbers in tools/lint/allowed.txt

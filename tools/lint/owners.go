@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// owners are the members of struct ivs_peer and struct ivs_ep that belong to one layer, by their names. Only files of that
-// layer write what is in them. Files of higher layers may read it, files of lower ones do not name it.
+// owners are the members of struct ivs_peer and struct ivs_ep that belong to one layer, by their names. Only files of
+// that layer write to them. Files of higher layers may read them; files of lower ones do not name them.
 var owners = map[string]string{"ring": "ring", "home": "ring", "core": "remote", "proto": "proto"}
 
 const owned = `(ring|home|core|proto)\.\w+`
 
-// assigned matches an assignment to something in such a member, or its increment.
+// assigned matches an assignment to a part of such a member, or its increment.
 var assigned = regexp.MustCompile(`(?:\+\+|--)\w+(?:(?:->|\.)\w+)*(?:->|\.)` + owned + `|(?:->|\.)` + owned + `(?:\.\w+|\[[^\]]*\])*\s*(?:[-+|&^*/%]?=[^=]|<<=|>>=|\+\+|--)`)
 
 // named matches any use of such a member.
 var named = regexp.MustCompile(`(?:->|\.)` + owned)
 
-// ownersOf returns a finding for each place in fabric/ and ucx/ below top that writes what another layer owns, or names what a
-// higher one does.
+// ownersOf returns a finding for each place in fabric/ and ucx/ below top that writes to a member of another layer, or
+// names a member of a higher one.
 func ownersOf(top string) ([]string, error) {
 	var faults []string
 	for _, pattern := range []string{"fabric/*/*.[ch]", "ucx/*.[ch]"} {

@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// levelsAfter is the sentence of docs/architecture.md behind which its levels of packages stand, from the highest to the
-// lowest, in a block: a line each, names separated by commas.
+// levelsAfter is the sentence of docs/architecture.md that precedes the block of its levels of packages, from the
+// highest to the lowest: one level per line, names separated by commas.
 const levelsAfter = "A package imports packages of lower lines alone"
 
-// module is what our packages' paths begin with.
+// module is the prefix of the paths of packages of nearmetal.
 const module = "nearmetal/internal/"
 
-// packages compares the imports of all Go packages below internal/ and cmd/ with the levels of docs/architecture.md. Each
-// package is on one line of them. Tests may import what they like.
+// packages compares the imports of all Go packages below internal/ and cmd/ with the levels of docs/architecture.md.
+// Each package is on one line of them. Tests may import any package.
 func packages(top string) ([]string, error) {
 	page, err := os.ReadFile(filepath.Join(top, "docs/architecture.md"))
 	if err != nil {
@@ -73,7 +73,7 @@ func levels(page string) (map[string]int, []string) {
 	return level, faults
 }
 
-// importsBelow returns what each package of ours imports of ours, by names without module; the programs are "cmd".
+// importsBelow returns the imports among nearmetal's packages, by names without module; the programs are "cmd".
 func importsBelow(top string) (map[string][]string, error) {
 	imports := map[string][]string{}
 	for _, dir := range []string{"internal", "cmd"} {

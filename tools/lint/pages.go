@@ -11,8 +11,8 @@ import (
 	"unicode"
 )
 
-// pages returns the Markdown files below top, as paths from there: those of people, or all of them
-// with the generated ones.
+// pages returns the Markdown files below top, as paths relative to it: the hand-written ones, or all of them with the
+// generated ones.
 func pages(top string, generated bool) ([]string, error) {
 	var list []string
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
@@ -35,14 +35,14 @@ func pages(top string, generated bool) ([]string, error) {
 	return list, err
 }
 
-// longest is the most words that a sentence of a page may have.
+// longest is the maximum number of words in a sentence of a page.
 const longest = 30
 
 // longSentences is the name, in allowedFile, of a page's sentences of more than longest words.
 const longSentences = "long sentences"
 
-// sentences adds the long sentences of the pages below top to places. Each page is a room of its
-// own. CHANGELOG.md is left out, and measurements/, which is data.
+// sentences adds the long sentences of the pages below top to places. Each page is a room of its own. CHANGELOG.md and
+// measurements/, which is data, are left out.
 func sentences(top string, places map[use][]string) error {
 	list, err := pages(top, false)
 	if err != nil {
@@ -119,8 +119,8 @@ func paragraphs(page string) []paragraph {
 	return list
 }
 
-// split returns the sentences of a paragraph. One ends at a full stop, an exclamation or a question mark
-// before a space and what can begin another: no lower-case letter.
+// split returns the sentences of a paragraph. A sentence ends at a full stop, an exclamation or a question mark before
+// a space and a character that can begin another: any but a lower-case letter.
 func split(text string) []string {
 	var list []string
 	words := strings.Fields(text)
@@ -147,7 +147,7 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 )
 
-// links checks that each link of a page to a file of the tree, or to a heading of a page, leads there.
+// links checks that the target of each link of a page to a file of the tree, or to a heading of a page, exists.
 func links(top string) ([]string, error) {
 	list, err := pages(top, true)
 	if err != nil {
@@ -155,7 +155,7 @@ func links(top string) ([]string, error) {
 	}
 	var faults []string
 	for _, rel := range list {
-		if strings.HasPrefix(rel, "internal/") { // a part of a page elsewhere
+		if strings.HasPrefix(rel, "internal/") { // a part of a page on another site
 			continue
 		}
 		b, err := os.ReadFile(filepath.Join(top, rel))
@@ -180,7 +180,7 @@ func links(top string) ([]string, error) {
 	return faults, nil
 }
 
-// follow says why a link of the page rel leads nowhere; "": it does not, or to another site.
+// follow returns the reason why a link of the page rel is broken, or "" if it is not, or refers to another site.
 func follow(top, rel, to string) string {
 	if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
 		return ""
@@ -206,8 +206,8 @@ func follow(top, rel, to string) string {
 	return ""
 }
 
-// anchors returns the names that a forge makes of the headings of a page, and those that it has
-// written out (<a id="…">).
+// anchors returns the names that a forge generates for the headings of a page, and those that the page defines (<a
+// id="…">).
 func anchors(page string) []string {
 	seen := map[string]int{}
 	var list []string

@@ -11,28 +11,28 @@ import (
 	"strings"
 )
 
-// pictureFile shows what the rooms of internal/ import: made by `go run ./tools/lint -draw`, compared by lint.
+// pictureFile shows the imports between the rooms of internal/: made by `go run ./tools/lint -draw`, compared by lint.
 const pictureFile = "docs/architecture.svg"
 
 // Sizes in the picture, in px. All positions are whole numbers, so that the picture is the same bytes on every machine.
 const (
 	roomFor    = 1180 // width within which the boxes are placed
 	margin     = 24
-	between    = 26 // boxes of a row
+	between    = 26 // between the boxes of a row
 	rowGap     = 58 // for the arrows between two rows
 	lineHeight = 15 // of the small names in a box
-	perLine    = 24 // characters of small names
+	perLine    = 24 // characters of small names per line
 )
 
-// inks are the colours of the arrows: one for each room that they begin at, so that the eye can follow one.
+// inks are the colours of the arrows: one for each room in which they begin, so that the eye can follow one.
 var inks = []string{"#2c5fa8", "#b7791f", "#2f7d3b", "#a23b5e", "#5b4ba3", "#1f7f86", "#6b7280"}
 
 // box is a room in the picture, or a place where an arrow passes a row (name "").
 type box struct {
 	name     string
 	small    []string // lines with the names of the packages below it
-	x, w, h  int      // its middle, width and height
-	up, down []*box   // what arrows join it with, in the rows next to its own
+	x, w, h  int      // center, width and height
+	up, down []*box   // boxes that arrows connect it with, in the adjacent rows
 }
 
 // picture compares the picture with the imports.
@@ -70,7 +70,7 @@ func draw(top string) ([]byte, error) {
 	return paint(rows, arrows, base), nil
 }
 
-// sorted returns the keys of m in their order.
+// sorted returns the keys of m in order.
 func sorted(m map[string][]string) []string {
 	var list []string
 	for k := range m {
@@ -80,8 +80,8 @@ func sorted(m map[string][]string) []string {
 	return list
 }
 
-// roomsOf returns what each room imports of other rooms, and the names of the packages below it. A room is a directory of
-// internal/ with all below it, or cmd.
+// roomsOf returns the imports of each room from other rooms, and the names of the packages below it. A room is a
+// directory of internal/ with everything below it, or cmd.
 func roomsOf(packages map[string][]string) (rooms, below map[string][]string) {
 	rooms, below = map[string][]string{}, map[string][]string{}
 	for _, name := range sorted(packages) {
@@ -101,8 +101,9 @@ func roomsOf(packages map[string][]string) (rooms, below map[string][]string) {
 	return rooms, below
 }
 
-// ranks returns the row of each room, counted from the bottom: 0 for those that import no other, which the picture shows
-// without arrows; otherwise one above the highest that it imports. It fails if rooms import each other in a circle.
+// ranks returns the row of each room, counted from the bottom: 0 for those that import no other, which the picture
+// shows without arrows; otherwise one above the highest that it imports. It fails if rooms import each other in a
+// cycle.
 func ranks(rooms map[string][]string) (map[string]int, error) {
 	rank := map[string]int{}
 	var find func(name string, path []string) error
@@ -131,8 +132,8 @@ func ranks(rooms map[string][]string) (map[string]int, error) {
 	return rank, nil
 }
 
-// lay returns the rows of the picture from the top, and each arrow as the boxes that it passes. An arrow that follows from two
-// others is left out.
+// lay returns the rows of the picture from the top, and each arrow as the boxes that it passes. An arrow that follows
+// from two others is left out.
 func lay(rooms, below map[string][]string, rank map[string]int) (rows, arrows [][]*box) {
 	reach := map[string]map[string]bool{}
 	byRank := sorted(rooms)
@@ -193,8 +194,8 @@ func newBox(name string, below []string) *box {
 	return b
 }
 
-// order sorts each row so that arrows cross little: again and again by the middle of what each box is joined with, from above
-// and from below in turn. Of all orders that come up it keeps the one with the fewest crossings.
+// order sorts each row to reduce crossings of arrows: it repeatedly sorts by the mean position of the boxes that each
+// one is connected with, alternately from above and from below. It keeps the order with the fewest crossings.
 func order(rows [][]*box) {
 	best, fewest := [][]*box(nil), -1
 	for pass := range 40 {
@@ -234,7 +235,7 @@ func order(rows [][]*box) {
 func crossings(rows [][]*box) int {
 	n := 0
 	for i, row := range rows[:len(rows)-1] {
-		var ends []int // in the row below, by the beginnings
+		var ends []int // in the row below, by where they begin
 		for _, b := range row {
 			from := len(ends)
 			for _, to := range b.down {
@@ -251,7 +252,8 @@ func crossings(rows [][]*box) int {
 	return n
 }
 
-// place sets where the boxes are, from left to right: near the middle of what each is joined with, and apart from each other.
+// place sets the positions of the boxes, from left to right: near the center of those that each is connected with, and
+// without overlap.
 func place(rows [][]*box) {
 	gap := func(a, b *box) int { return (a.w+b.w)/2 + between }
 	apart := func(row []*box) {
@@ -302,7 +304,7 @@ func place(rows [][]*box) {
 	}
 }
 
-// paint writes the picture: the rows, the arrows behind them, and at the bottom the rooms that any may import.
+// paint writes the picture: the rows, the arrows behind them, and at the bottom the rooms that any room may import.
 func paint(rows, arrows [][]*box, base []string) []byte {
 	top, bottom := map[*box]int{}, map[*box]int{} // of each box's row
 	y, width := 72, 0
@@ -333,7 +335,7 @@ func paint(rows, arrows [][]*box, base []string) []byte {
 		for i, b := range a[1:] {
 			to := top[b]
 			if i+2 == len(a) {
-				to -= 7 // the arrow's head
+				to -= 7 // room for the arrow's head
 			}
 			fmt.Fprintf(&w, " C%d %d %d %d %d %d", x, (y+to)/2, b.x, (y+to)/2, b.x, to)
 			x, y = b.x, bottom[b]

@@ -10,7 +10,7 @@ import (
 	"nearmetal/test/render"
 )
 
-// tree makes a repository of Go packages that import what the lists name.
+// tree makes a repository of Go packages with the imports in the lists.
 func tree(t *testing.T, imports map[string][]string) string {
 	t.Helper()
 	top := t.TempDir()
@@ -30,7 +30,7 @@ func tree(t *testing.T, imports map[string][]string) string {
 	return top
 }
 
-// The picture has an arrow for what no other arrows imply, and lint reports a picture of other imports.
+// The picture has an arrow for each import that other arrows do not imply, and lint reports a picture of other imports.
 func TestPicture(t *testing.T) {
 	top := tree(t, map[string][]string{"cmd/x": {"a/c", "b"}, "internal/a": {"a/c"}, "internal/a/c": {"b", "d", "words"},
 		"internal/b": {"d"}, "internal/d": {"words"}, "internal/words": nil})
@@ -64,7 +64,7 @@ func TestPictureCircle(t *testing.T) {
 	}
 }
 
-// The repository's own picture has its colours in every viewer.
+// The picture in the repository has its colours in every viewer.
 func TestRender(t *testing.T) {
 	svg, err := os.ReadFile("../../" + pictureFile)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// allowedFile has how often each room may still use each word, each kind of text each idiom, and how many long sentences
-// each page may have: lines "ROOM<tab>NUMBER<tab>WORD".
+// allowedFile has the allowed uses of each word by room, of each idiom by kind of text, and the allowed number of long
+// sentences by page: lines "ROOM<tab>NUMBER<tab>WORD".
 const allowedFile = "tools/lint/allowed.txt"
 
 //go:embed words.txt
@@ -29,7 +29,7 @@ const (
 	idiom = "idiom:" // its uses are counted by kind of text instead of by room
 )
 
-// placesShown is the most places that a fault lists: an idiom may have hundreds.
+// placesShown is the maximum number of places that a fault lists: an idiom may have hundreds.
 const placesShown = 20
 
 // word is one line of words.txt.
@@ -58,8 +58,8 @@ func words(list string) ([]word, error) {
 // use is a room's use of a word.
 type use struct{ room, word string }
 
-// prose compares the uses of words below top with what is allowed. With shrink it writes the
-// allowed numbers anew where there are fewer uses now.
+// prose compares the uses of words below top with the allowed numbers. With shrink it lowers the allowed numbers that
+// exceed the uses.
 func prose(top string, shrink bool) ([]string, error) {
 	list, err := words(wordList)
 	if err != nil {
@@ -118,12 +118,12 @@ func find(top string, list []word) (map[use][]string, error) {
 			}
 			return nil
 		}
-		if rel == "CHANGELOG.md" || !d.Type().IsRegular() { // which names what was
+		if rel == "CHANGELOG.md" || !d.Type().IsRegular() { // it describes earlier states
 			return nil
 		}
 		var text func([]byte) []byte
 		switch filepath.Ext(rel) {
-		case ".md", ".yaml", ".yml", ".sh", ".py": // suites and workflows are read by people, and of scripts all that stands there
+		case ".md", ".yaml", ".yml", ".sh", ".py": // people read suites and workflows; scripts count as a whole
 			text = func(b []byte) []byte { return b }
 		case ".go":
 			text = goProse
@@ -157,7 +157,7 @@ func find(top string, list []word) (map[use][]string, error) {
 	return places, err
 }
 
-// room returns the part of the tree that a file counts for: files move within one.
+// room returns the part of the tree that a file counts for. It is coarse because files move within one.
 func room(rel string) string {
 	parts := strings.Split(rel, "/")
 	n := 1
@@ -180,7 +180,7 @@ func kind(rel string) string {
 	return "scripts"
 }
 
-// goProse returns the source with all but comments and strings blank.
+// goProse returns the source with everything but comments and strings blanked.
 func goProse(src []byte) []byte {
 	out := blank(src)
 	files := token.NewFileSet()
@@ -198,7 +198,7 @@ func goProse(src []byte) []byte {
 	}
 }
 
-// cProse returns the source with all but comments and strings blank.
+// cProse returns the source with everything but comments and strings blanked.
 func cProse(src []byte) []byte {
 	out := blank(src)
 	for i := 0; i < len(src); {
@@ -226,7 +226,7 @@ func cProse(src []byte) []byte {
 	return out
 }
 
-// end returns the length of rest up to and with stop, which is sought from from on.
+// end returns the length of rest up to and including stop, which is searched for starting at from.
 func end(rest []byte, from int, stop string) int {
 	if k := bytes.Index(rest[from:], []byte(stop)); k >= 0 {
 		return from + k + len(stop)
@@ -234,7 +234,7 @@ func end(rest []byte, from int, stop string) int {
 	return len(rest)
 }
 
-// blank returns src with spaces for all but the ends of lines.
+// blank returns src with everything but the ends of lines replaced by spaces.
 func blank(src []byte) []byte {
 	out := bytes.Repeat([]byte(" "), len(src))
 	for i, c := range src {
@@ -271,7 +271,7 @@ func readAllowed(path string) (map[use]int, error) {
 	return allowed, nil
 }
 
-// writeAllowed writes the numbers, each the lesser of what is allowed and what is there.
+// writeAllowed writes the numbers, each the smaller of the allowed number and the uses.
 func writeAllowed(path string, allowed map[use]int, places map[use][]string) error {
 	var lines []string
 	for u, at := range places {

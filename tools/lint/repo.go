@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// subjectsSince is the commit from which on subjects are short.
+// subjectsSince is the commit since which subjects are short.
 const (
 	subjectsSince = "9c86110"
 	subjectMost   = 72 // characters
 )
 
-// subjects checks the commits since subjectsSince. In a tree without git, or in a shallow clone,
-// it says that it does not.
+// subjects checks the commits since subjectsSince. In a tree without git, or in a shallow clone, it reports that it
+// does not.
 func subjects() ([]string, error) {
 	if exec.Command("git", "cat-file", "-e", subjectsSince+"^{commit}").Run() != nil {
 		fmt.Println("lint: commit subjects are not checked: there is no commit " + subjectsSince + " here")
@@ -41,7 +41,7 @@ func longSubjects(log string) []string {
 	return faults
 }
 
-// goMod is what go mod edit -json prints.
+// goMod is the output of go mod edit -json.
 type goMod struct {
 	Require []struct {
 		Path     string
@@ -49,8 +49,8 @@ type goMod struct {
 	}
 }
 
-// direct checks the marks // indirect of go.mod against what the tree imports, as go mod tidy
-// does, but without the network.
+// direct compares the marks // indirect of go.mod with the imports of the tree, like go mod tidy, but without the
+// network.
 func direct() ([]string, error) {
 	out, err := output("go", "mod", "edit", "-json")
 	if err != nil {
@@ -94,10 +94,10 @@ func misMarked(m goMod, imports []string) []string {
 	return faults
 }
 
-// thirdPartyFile lists the modules in our programs, with their licences.
+// thirdPartyFile lists the modules in nearmetal's programs, with their licences.
 const thirdPartyFile = "THIRD_PARTY.md"
 
-// thirdParty checks that the list has each module, in its version.
+// thirdParty checks that the list has each module with its version.
 func thirdParty() ([]string, error) {
 	page, err := os.ReadFile(thirdPartyFile)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// The packages below internal/cluster stay small: a newcomer reads one at a time.
+// The packages below internal/cluster stay small, because a newcomer reads one at a time.
 const (
 	sizedBelow  = "internal/cluster"
 	maxPackage  = 2500 // lines of a package, without its tests
-	maxTypeSize = 15   // fields of a type; an embedded type is one
+	maxTypeSize = 15   // fields of a type; an embedded type counts as one
 )
 
 // sizes checks the packages and types below sizedBelow.

@@ -21,10 +21,10 @@ type header struct {
 	Width   int     `json:"width"`
 	Height  int     `json:"height"`
 	Title   string  `json:"title"`
-	Idle    float64 `json:"idle_time_limit"` // in s: what a player waits at most
+	Idle    float64 `json:"idle_time_limit"` // longest pause of a player, in s
 }
 
-// event is a line of a cast: output ("o"), or a marker ("m") with the command that begins here.
+// event is a line of a cast: output ("o"), or a marker ("m") with the command that begins there.
 type event struct {
 	at   float64 // s since the beginning
 	kind string
@@ -47,7 +47,7 @@ func (c *cast) encode() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// decode reads a file that encode has made.
+// decode reads a file that encode has written.
 func decode(text []byte) (*cast, error) {
 	c := &cast{}
 	sc := bufio.NewScanner(bytes.NewReader(text))
@@ -68,7 +68,7 @@ func decode(text []byte) (*cast, error) {
 	return c, sc.Err()
 }
 
-// commands are those of the markers.
+// commands returns the commands of the markers.
 func (c *cast) commands() []string {
 	var list []string
 	for _, v := range c.events {

@@ -1,6 +1,6 @@
-// Command record types the commands of the section "A cluster that stays" of docs/start.md into a shell on a terminal of its own, and
-// keeps what happens there: docs/first-commands.cast (asciicast, version 2) and its picture, docs/first-commands.svg.
-// Run it from the repository's root after a build: `make recording`.
+// Command record types the commands of the section "A cluster that stays" of docs/start.md into a shell on a separate
+// terminal, and records the session: docs/first-commands.cast (asciicast, version 2) and its picture,
+// docs/first-commands.svg. Run it from the repository's root after a build: `make recording`.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// The files, from the repository's root.
+// The written files, relative to the repository's root.
 const (
 	page     = "docs/start.md"
 	section  = "## A cluster that stays"

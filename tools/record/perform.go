@@ -19,7 +19,7 @@ import (
 
 const (
 	columns, rows = 100, 30
-	// patience bounds a command.
+	// patience is the timeout of a command.
 	patience = 10 * time.Minute
 )
 
@@ -29,10 +29,10 @@ type stage struct {
 	cast     *cast
 	began    time.Time
 	seen     []byte      // all output
-	output   chan []byte // as it comes; closed at its end
+	output   chan []byte // closed at the end of the output
 }
 
-// perform types the commands, and returns what was to be seen.
+// perform types the commands, and returns the recording of the terminal.
 func perform(commands []string) (*cast, error) {
 	work, err := os.MkdirTemp("", "record")
 	if err != nil {
@@ -55,7 +55,7 @@ func perform(commands []string) (*cast, error) {
 		return nil, err
 	}
 	defer func() {
-		down := exec.Command("nearmetal", "-q", "down", "--all") // what a failure left
+		down := exec.Command("nearmetal", "-q", "down", "--all") // end the clusters that a failure left
 		down.Env, down.Path = env, filepath.Join(work, "bin/nearmetal")
 		down.Run()
 		cmd.Process.Kill()
@@ -74,7 +74,7 @@ func perform(commands []string) (*cast, error) {
 	return s.cast, nil
 }
 
-// furnish makes the folder that the commands run in, with a program called app, and returns their environment.
+// furnish makes the directory in which the commands run, with a program called app, and returns their environment.
 func furnish(work string) ([]string, error) {
 	here, err := os.Getwd()
 	if err != nil {
@@ -103,7 +103,7 @@ func furnish(work string) ([]string, error) {
 	return env, nil
 }
 
-// open starts the shell on a new terminal, and reads what comes from there.
+// open starts the shell on a new terminal, and reads its output.
 func (s *stage) open(ctx context.Context, work string, env []string) (*exec.Cmd, error) {
 	var err error
 	if s.keyboard, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0); err != nil {
@@ -145,17 +145,17 @@ func (s *stage) open(ctx context.Context, work string, env []string) (*exec.Cmd,
 	return cmd, nil
 }
 
-// promptMark is what the shell writes, unseen, before each prompt: the status of the command before.
+// promptMark matches the invisible mark that the shell writes before each prompt: the status of the command before.
 var promptMark = regexp.MustCompile(`\x1b\]7777;[0-9]+\x07`)
 
-// promptEnd matches output that ends with the shell's prompt; its group is the status of the command before. guestEnd is a
-// prompt of a shell in a VM.
+// promptEnd matches output that ends with the shell's prompt; its group is the status of the command before. guestEnd
+// matches output that ends with a prompt of a shell in a VM.
 var (
 	promptEnd = regexp.MustCompile(`\x1b\]7777;([0-9]+)\x07\$ $`)
 	guestEnd  = regexp.MustCompile(`[#$] $`)
 )
 
-// await keeps output until it matches, and returns the match's first group, if it has one.
+// await records output until it matches end, and returns the match's first group, if it has one.
 func (s *stage) await(ctx context.Context, end *regexp.Regexp) (string, error) {
 	for {
 		select {
@@ -182,7 +182,7 @@ func (s *stage) mark(command string) {
 	s.cast.events = append(s.cast.events, event{time.Since(s.began).Seconds(), "m", command})
 }
 
-// play types a command, and what a shell in a VM is asked. nearmetal check fails where the host has faults.
+// play types a command, and the commands for a shell in a VM. nearmetal check fails if the host has faults.
 func (s *stage) play(ctx context.Context, command string) error {
 	if _, err := io.WriteString(s.keyboard, command+"\n"); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The recording has the commands that docs/start.md has now, and the picture is that of the recording.
+// The recording has the current commands of docs/start.md, and the picture is that of the recording.
 func TestRecordingIsTrue(t *testing.T) {
 	tutorial, err := os.ReadFile("../../" + page)
 	if err != nil {

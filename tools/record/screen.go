@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// cell is a character of a screen and its colour (SGR; "": the screen's own).
+// cell is a character of a screen and its colour (SGR; "": the default).
 type cell struct {
 	r      rune
 	colour string
 }
 
-// screen is a terminal without an end below: what has been written to it, line by line.
+// screen is a terminal without a lower end: all output to it, line by line.
 type screen struct {
 	lines    [][]cell
 	row, col int
@@ -23,7 +23,7 @@ type screen struct {
 	height   int // of the terminal: "home" is that many lines above the last
 }
 
-// write takes output with the sequences that nearmetal and a shell use; others change nothing.
+// write interprets output with the sequences that nearmetal and a shell use; others change nothing.
 func (s *screen) write(text string) {
 	for text != "" {
 		if text[0] == '\x1b' {
@@ -60,7 +60,7 @@ func (s *screen) put(r rune) {
 	s.lines[s.row][s.col] = cell{r, s.colour}
 }
 
-// escape takes the sequence that text begins with, and returns its bytes.
+// escape interprets the sequence that text begins with, and returns its length in bytes.
 func (s *screen) escape(text string) int {
 	if strings.HasPrefix(text, "\x1b]") { // a title, a mark
 		if end := strings.IndexByte(text, '\a'); end > 0 {
@@ -105,7 +105,7 @@ func (s *screen) escape(text string) int {
 	return end + 3
 }
 
-// cut removes what stands under and behind the cursor.
+// cut removes the characters from the cursor to the end of the line.
 func (s *screen) cut() {
 	if s.row < len(s.lines) && s.col < len(s.lines[s.row]) {
 		s.lines[s.row] = s.lines[s.row][:s.col]
@@ -115,10 +115,10 @@ func (s *screen) cut() {
 // colours are those of the picture.
 var colours = map[string]string{"1": "#ffffff", "2": "#8b949e", "31": "#ff7b72", "32": "#7ee787", "33": "#e3b341", "34": "#79c0ff", "36": "#76e3ea"}
 
-// most is how many lines of a command's output the picture shows.
+// most is the maximum number of lines of a command's output in the picture.
 const most = 14
 
-// svg draws the commands with the beginning of what each printed.
+// svg draws the commands with the beginning of each one's output.
 func (c *cast) svg() []byte {
 	var shown [][]cell
 	var s *screen
@@ -139,7 +139,7 @@ func (c *cast) svg() []byte {
 		if v.kind == "m" {
 			flush()
 			s = &screen{height: c.header.Height}
-			s.write("\x1b[1m$ \x1b[0m") // the prompt stood there before
+			s.write("\x1b[1m$ \x1b[0m") // the prompt was printed before
 		} else if s != nil {
 			s.write(v.data)
 		}

@@ -1,11 +1,11 @@
-// Command sbom lists what nearmetal's programs are made of, from what the go command wrote into
-// them: as a bill of materials (CycloneDX 1.5, JSON) or as a page. The same programs always have
-// the same list: there is no time and no random number in it.
+// Command sbom lists the components of nearmetal's programs, from the data that the go command wrote into them: as a
+// bill of materials (CycloneDX 1.5, JSON) or as a page. The same programs always have the same list, which contains
+// neither times nor random numbers.
 //
 //	go -C tools/sbom run . -version V PROGRAM...    the bill of materials
 //	go -C tools/sbom run . -page PROGRAM...         the page THIRD_PARTY.md
 //
-// The licences are read from the modules' own files, in Go's cache.
+// The licences are read from the modules' own files, in the Go module cache.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/google/licensecheck"
 )
 
-// part is one thing that the programs contain.
+// part is one component of the programs.
 type part struct {
 	name, version string
 	sum           string // h1: hash of a Go module, as in go.sum
@@ -52,8 +52,8 @@ func main() {
 	}
 }
 
-// read returns the parts of the programs, by name: Go's own library, the modules, and the C
-// library that the guest agent is linked with.
+// read returns the parts of the programs, by name: Go's standard library, the modules, and the C library that the guest
+// agent is linked with.
 func read(programs []string) ([]part, error) {
 	byName := map[string]part{}
 	for _, p := range programs {
@@ -90,10 +90,10 @@ func read(programs []string) ([]part, error) {
 	return parts, nil
 }
 
-// choice has the modules whose licence files leave a choice, which their texts do not show.
+// choice has the modules whose licences leave a choice that their licence files do not show.
 var choice = map[string]string{"github.com/golang/freetype": "FTL OR GPL-2.0-or-later"}
 
-// licence returns a module's licences as an SPDX expression: all that its licence files contain.
+// licence returns a module's licences as an SPDX expression: all licences in its licence files.
 func licence(path, version string) (string, error) {
 	if c := choice[path]; c != "" {
 		return c, nil
@@ -112,7 +112,7 @@ func licence(path, version string) (string, error) {
 		for _, f := range files {
 			text, err := os.ReadFile(f)
 			if err != nil {
-				continue // a folder
+				continue // a directory
 			}
 			for _, match := range licensecheck.Scan(text).Match {
 				if !match.IsURL && !slices.Contains(found, match.ID) {
