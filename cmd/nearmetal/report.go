@@ -108,7 +108,7 @@ func addReportFlags(cmd *cobra.Command) {
 		}
 		if len(args) == 0 {
 			if args = []string{"."}; *output == "" {
-				*formats = []string{"text"} // without a run there is no directory for a page
+				*formats = []string{"text"} // a page is written to the directory of a run
 			}
 		}
 		return writeReport(cmd, p, r, args[0], *output, *formats)

@@ -34,8 +34,8 @@ memory, stolen time, clock, cards and the region. FILE is what openstack flavor
 show NAME -f json prints. Of several flavors the VM's own is taken, which its
 metadata names (docs/openstack.md).
 
-The exit status is 3 if anything differs. A note is no difference: it says what
-could not be read, or what this QEMU cannot show.`,
+The exit status is 3 if anything differs. A note is not a
+difference: it names what could not be read, or what this QEMU cannot show.`,
 		Example: `  nearmetal verify
   nearmetal verify demo
   nearmetal verify demo/vm1

@@ -35,7 +35,7 @@
 //     several Refs: a port, a disk, a VM. They are undone last first.
 //
 // The next command that sweeps opens the driver by the Ref's name, calls Attach, and Kill on Attach's result. Attach
-// returns ErrGone for an object that does not exist, or is no longer the one that the Ref meant (a process ID or a name
+// returns ErrGone for an object that does not exist, or is another than the one that the Ref meant (a process ID or a name
 // that has been reused): objects of others are never changed. A Ref contains no secret, because it is written to a
 // file. Attach gets the credentials from the same sources as Open's caller: the environment or the user's own
 // configuration.

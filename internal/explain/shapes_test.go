@@ -122,7 +122,7 @@ func TestKVMWithoutKVM(t *testing.T) {
 	}
 }
 
-// TestSize: sizes are read as libvirt reads them: units in any case, KiB if there is no unit.
+// TestSize: sizes are read as libvirt reads them: units in any case, KiB without a unit.
 func TestSize(t *testing.T) {
 	for unit, want := range map[string]uint64{
 		"": 3 << 10, "b": 1 << 10, "Bytes": 1 << 10, "byte": 1 << 10, "k": 3 << 10, "KiB": 3 << 10, "kib": 3 << 10, "KB": 3 << 10, "m": 3 << 20, "MIB": 3 << 20,

@@ -18,7 +18,7 @@ func TestReadOnlyNotice(t *testing.T) {
 }
 
 func TestSetShares(t *testing.T) {
-	const cwd = "/srv/work"
+	const cwd = "/srv/run"
 	tools := Share{Path: "/opt/tools", Target: "/opt/tools", Mode: "ro"}
 	for name, c := range map[string]struct {
 		c            Cluster
@@ -26,14 +26,14 @@ func TestSetShares(t *testing.T) {
 		none, asRoot bool
 		want, notice string // PATH:TARGET:MODE of each share, and part of the notice
 	}{
-		"the default":        {want: "/srv/work:/srv/work:rw"},
-		"as root":            {asRoot: true, want: "/srv/work:/srv/work:ro", notice: "--root-writes"},
-		"root may write":     {c: Cluster{RootWrites: true}, asRoot: true, want: "/srv/work:/srv/work:rw"},
-		"given as well":      {given: []Share{tools}, want: "/srv/work:/srv/work:rw /opt/tools:/opt/tools:ro"},
-		"given for it":       {given: []Share{{Path: ".", Mode: "ro"}}, asRoot: true, want: "/srv/work:/srv/work:ro"},
+		"the default":        {want: "/srv/run:/srv/run:rw"},
+		"as root":            {asRoot: true, want: "/srv/run:/srv/run:ro", notice: "--root-writes"},
+		"root may write":     {c: Cluster{RootWrites: true}, asRoot: true, want: "/srv/run:/srv/run:rw"},
+		"given as well":      {given: []Share{tools}, want: "/srv/run:/srv/run:rw /opt/tools:/opt/tools:ro"},
+		"given for it":       {given: []Share{{Path: ".", Mode: "ro"}}, asRoot: true, want: "/srv/run:/srv/run:ro"},
 		"none":               {none: true},
 		"none but one":       {none: true, given: []Share{tools}, want: "/opt/tools:/opt/tools:ro"},
-		"the file's own":     {c: Cluster{Shares: []Share{{Path: "data", Target: "/data", Mode: "rw"}}}, want: "/srv/work/data:/data:rw"},
+		"the file's own":     {c: Cluster{Shares: []Share{{Path: "data", Target: "/data", Mode: "rw"}}}, want: "/srv/run/data:/data:rw"},
 		"over the file's":    {c: Cluster{Shares: []Share{{Path: "/x", Target: "/opt/tools", Mode: "rw"}}}, given: []Share{tools}, want: "/opt/tools:/opt/tools:ro"},
 		"the backend's root": {c: Cluster{Root: RootBackend}, notice: "with root: backend only"},
 		"not the backend's":  {c: Cluster{Root: RootBackend}, given: []Share{tools}, want: "/opt/tools:/opt/tools:ro"},

@@ -256,7 +256,7 @@ type compared struct {
 	request *Request
 }
 
-// compare returns nil if there is no plan, or none with pinned vCPUs.
+// compare returns nil without a plan that pins vCPUs.
 func compare(t *testing.T, file string, busy bool) *compared {
 	t.Helper()
 	spec, h := plans.Read(t, file)

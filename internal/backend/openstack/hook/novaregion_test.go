@@ -561,7 +561,7 @@ func TestInstallAgain(t *testing.T) {
 	}
 }
 
-// TestHookText: the hook's program runs nearmetal, and does not affect a start if nearmetal is no longer installed.
+// TestHookText: the hook's program runs nearmetal, and does not affect a start after nearmetal was removed.
 func TestHookText(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "it's here")
